@@ -1,0 +1,1 @@
+"""vqueue's front office: what the API and the dispatcher run. No torch here."""

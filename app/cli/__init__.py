@@ -1,0 +1,1 @@
+"""The `vqueue` command, one file per group of subcommands."""

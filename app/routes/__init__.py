@@ -1,0 +1,1 @@
+"""HTTP in and out, nothing else: one file per resource."""

@@ -1,0 +1,1 @@
+"""Engines: what turns an image and a question into an answer."""
