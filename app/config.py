@@ -1,0 +1,106 @@
+"""Settings of every vqueue process: typed, frozen, read once by the mains from `VQUEUE_*` variables or secret files."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+MIB = 2**20
+
+
+class Settings(BaseSettings):
+    """One value per `VQUEUE_<NAME>` variable; a file `vqueue_<name>` in the secrets folder serves as well.
+
+    The secrets folder is `VQUEUE_SECRETS_DIR` (default `/run/secrets`, ignored where it is missing).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="VQUEUE_", frozen=True, extra="ignore")
+
+    # Servers. Passwords and TLS travel in the URLs (sslmode=, amqps://, rediss://, https://).
+    database_url: SecretStr = SecretStr("postgresql://vqueue:vqueue@127.0.0.1:5432/vqueue")
+    broker_url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    redis_url: SecretStr = SecretStr("redis://127.0.0.1:6379/1")
+    s3_endpoint_url: str | None = None
+    s3_region: str = "us-east-1"
+    s3_bucket: str = "vqueue"
+    s3_access_key_id: SecretStr | None = None
+    s3_secret_access_key: SecretStr | None = None
+    s3_source_buckets: Annotated[tuple[str, ...], NoDecode] = ()
+    database_pool_size: int = Field(default=5, ge=1)
+
+    # The model. `model` is a folder or a hub id; clients call it `model_name`.
+    model: str = "models/demo"
+    model_name: str | None = None
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
+    max_pixels: int = Field(default=1_003_520, ge=1024)  # 980 visual tokens of 32 x 32 pixels
+    min_pixels: int = Field(default=65_536, ge=1024)
+    step_rows: int = Field(default=16, ge=1)
+    max_wait_ms: int = Field(default=10, ge=0)
+    max_new_tokens: int = Field(default=1024, ge=1)
+    feature_cache_bytes: int = Field(default=256 * MIB, ge=0)  # memory tier, per worker
+    feature_cache_ttl_s: int = Field(default=86_400, ge=1)  # Redis tier
+    worker_threads: int = Field(default=4, ge=1)
+
+    # Images.
+    image_max_bytes: int = Field(default=20 * MIB, ge=1)
+    image_max_pixels: int = Field(default=50_000_000, ge=1)  # width x height, read from the header
+    images_per_job: int = Field(default=16, ge=1)
+    fetch_connect_s: float = 5.0
+    fetch_total_s: float = 30.0
+    fetch_attempts: int = Field(default=4, ge=1)
+    fetch_redirects: int = Field(default=5, ge=0)
+    fetch_reuse_s: int = Field(default=3600, ge=0)  # how long a downloaded URL serves later jobs
+    fetch_threads: int = Field(default=16, ge=1)
+    fetch_per_host: int = Field(default=4, ge=1)
+    fetch_ports: Annotated[tuple[int, ...], NoDecode] = (80, 443, 8080, 8443)
+    fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = ()  # private hosts that may be fetched from
+
+    # Files and batches. Sizes and counts are the defaults of OpenAI's Batch API.
+    file_max_bytes: int = Field(default=200 * 10**6, ge=1)
+    batch_max_lines: int = Field(default=50_000, ge=1)
+    backlog_max_jobs: int = Field(default=5_000_000, ge=1)  # over this, new work is answered 429
+    disk_min_free_bytes: int = Field(default=0, ge=0)  # of `data_dir`; 0 switches the check off
+    data_dir: Path | None = None
+
+    # The queue.
+    lease_s: float = Field(default=60.0, gt=0)
+    heartbeat_s: float = Field(default=10.0, gt=0)
+    job_attempts: int = Field(default=5, ge=1)
+    crash_attempts: int = Field(default=3, ge=1)
+    job_timeout_s: float = Field(default=300.0, gt=0)
+    chunk_jobs: int = Field(default=32, ge=1)
+    chunk_visual_tokens: int = Field(default=16_384, ge=1)
+    window_jobs: int = Field(default=2_048, ge=1)  # jobs per model that wait on the broker at once
+    resend_s: float = Field(default=60.0, gt=0)  # queued this long beside an empty queue: sent again
+    dispatch_poll_s: float = Field(default=0.2, gt=0)
+    drain_s: float = Field(default=30.0, gt=0)
+
+    # The API and metrics.
+    host: str = "127.0.0.1"
+    port: int = 8000
+    metrics_port: int = 0  # of dispatcher, fetcher and worker; 0 switches it off
+    log_format: Literal["json", "console"] = "json"
+    log_level: str = "INFO"
+
+    @field_validator("s3_source_buckets", "fetch_allow_hosts", "fetch_ports", mode="before")
+    @classmethod
+    def _split_commas(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @cached_property
+    def served_model(self) -> str:
+        """The name by which clients ask for the model: `model_name`, else the last part of its path."""
+        return self.model_name or self.model.rstrip("/").rsplit("/", 1)[-1]
+
+
+def read_settings() -> Settings:
+    """Read the environment and the secrets folder; called once per process, by its main."""
+    folder = Path(os.environ.get("VQUEUE_SECRETS_DIR", "/run/secrets"))
+    return Settings(_secrets_dir=folder if folder.is_dir() else None)  # pyright: ignore[reportCallIssue]
