@@ -1,4 +1,4 @@
-"""Settings of every vqueue process: typed, frozen, read once by the mains from `VQUEUE_*` variables or secret files."""
+"""Settings of every vqueue process: typed, frozen, read once from `VQUEUE_*` or secret files."""
 
 import os
 from functools import cached_property
