@@ -1,0 +1,150 @@
+"""What every engine promises, the types it takes and gives, and the observer it reports to."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+Role = Literal["system", "user", "assistant"]
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A normalised picture: upright sRGB `pixels` (height, width, 3), keyed by the original bytes' hash."""
+
+    content_hash: str
+    pixels: Pixels = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class TextPart:
+    text: str
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """The place of `Request.images[index]` in a turn."""
+
+    index: int
+
+
+Part = TextPart | ImagePart
+
+
+@dataclass(frozen=True)
+class Turn:
+    role: Role
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen: temperature 0 is greedy, top_k 0 means all, no seed means a fresh one."""
+
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job as the engine sees it.
+
+    `deadline` is a `time.monotonic()` time; `max_pixels` lowers the engine's own budget per image.
+    """
+
+    id: str
+    tenant: str
+    turns: tuple[Turn, ...]
+    images: tuple[Image, ...]
+    sampling: Sampling
+    max_pixels: int | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts; `prompt_tokens` includes the images', `cached_tokens` is the part read from a cache."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    finish_reason: FinishReason
+    usage: Usage
+
+
+class Engine(Protocol):
+    """Answers requests from any thread.
+
+    A future may raise `WorkError`; `Future.cancel()` drops a request that has not joined a step. A request
+    whose deadline passes before it joins ends in `TransientWork("job_timeout")`. `close()` lets the rows that
+    run end and fails the rest with `TransientWork("engine_closed")`.
+    """
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    def submit(self, request: Request) -> Future[Answer]: ...
+
+    def close(self) -> None: ...
+
+
+class FeatureTier(StrEnum):
+    """Where an image's features came from; a miss means that the vision tower ran."""
+
+    MEMORY = "memory"
+    REDIS = "redis"
+    MISS = "miss"
+
+
+class Observer(Protocol):
+    """What an engine reports while it runs, from its own threads: must be quick and must not raise."""
+
+    def group_started(self, *, rows: int, row_limit: int, prompt_tokens: int, padding_tokens: int) -> None:
+        """Rows joined: `rows / row_limit` is the fill, padding / (prompt + padding) the padding share."""
+
+    def waited(self, *, seconds: float) -> None:
+        """A request waited this long between `submit` and its first step."""
+
+    def prefilled(self, *, seconds: float, tokens: int) -> None: ...
+
+    def decoded(self, *, seconds: float, steps: int, tokens: int) -> None: ...
+
+    def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None: ...
+
+    def features_read(self, *, tier: FeatureTier, size: int, seconds: float) -> None:
+        """One look-up of one image's features: `size` in bytes, 0 for a miss."""
+
+    def features_refused(self, *, reason: str) -> None:
+        """Bytes in Redis were damaged or not ours (`reason` is a short fixed word): counted, then a miss."""
+
+    def feature_store_failed(self, *, operation: str) -> None:
+        """Redis did not answer a `read` or `write`, or writes were dropped (`drop`)."""
+
+    def out_of_memory(self, *, rows: int) -> None: ...
+
+
+class Silent(Observer):
+    """An observer that ignores everything."""
+
+
+def texts(turns: Sequence[Turn]) -> list[str]:
+    """Every piece of text in order."""
+    return [part.text for turn in turns for part in turn.parts if isinstance(part, TextPart)]

@@ -1,0 +1,87 @@
+"""An engine without a model, for tests of everything around it."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from app.errors import TransientWork
+from workers.engine.base import Answer, Request, Usage, texts
+
+
+def echo(request: Request) -> str:
+    """The last piece of text and the first eight characters of every image's hash."""
+    question = next(reversed(texts(request.turns)), "")
+    return " ".join([question, *(image.content_hash[:8] for image in request.images)]).strip()
+
+
+class FakeEngine:
+    """Answers `answer(request)`, which may raise; what has joined waits for `gate`, where one is given.
+
+    At most `rows` requests have joined at once; the others can still be cancelled or time out. `submitted`
+    and `joined` list the requests in the order in which they came that far.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "fake",
+        revision: str = "fake-1",
+        answer: Callable[[Request], str] = echo,
+        gate: threading.Event | None = None,
+        rows: int = 1,
+    ) -> None:
+        self.model = model
+        self.revision = revision
+        self.submitted: list[Request] = []
+        self.joined: list[Request] = []
+        self._answer = answer
+        self._gate = gate
+        self._closed = False
+        self._pool = ThreadPoolExecutor(max_workers=rows, thread_name_prefix="fake-engine")
+
+    def submit(self, request: Request) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        if self._closed:
+            future.set_exception(TransientWork("engine_closed", "the engine is closed"))
+            return future
+        self.submitted.append(request)
+        self._pool.submit(self._run, request, future)
+        return future
+
+    def close(self) -> None:
+        """Open the gate, end what has joined, fail the rest."""
+        self._closed = True
+        if self._gate is not None:
+            self._gate.set()
+        self._pool.shutdown()
+
+    def _run(self, request: Request, future: Future[Answer]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if self._closed:
+            future.set_exception(
+                TransientWork("engine_closed", "the engine was closed before the request joined")
+            )
+        elif request.deadline is not None and time.monotonic() >= request.deadline:
+            future.set_exception(
+                TransientWork("job_timeout", "the deadline passed before the request joined")
+            )
+        else:
+            self._join(request, future)
+
+    def _join(self, request: Request, future: Future[Answer]) -> None:
+        self.joined.append(request)
+        if self._gate is not None:
+            self._gate.wait()
+        try:
+            text = self._answer(request)
+        except Exception as error:  # whatever a test wants to see raised travels to the caller
+            future.set_exception(error)
+        else:
+            future.set_result(Answer(text, "stop", _usage(request, text)))
+
+
+def _usage(request: Request, text: str) -> Usage:
+    words = sum(len(piece.split()) for piece in texts(request.turns))
+    return Usage(prompt_tokens=words + len(request.images), completion_tokens=len(text.split()))
