@@ -1,0 +1,53 @@
+"""The way to Postgres: engine, session factory, and the one transaction helper."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.orm import Session, sessionmaker
+
+Sessions = sessionmaker[Session]
+
+# A transaction that waits longer than this for a row lock has met a fault, not a queue.
+LOCK_TIMEOUT_MS = 10_000
+
+
+def make_engine(database_url: str, *, pool_size: int, application: str) -> Engine:
+    """An engine for one process. `application` names it in pg_stat_activity."""
+    url = make_url(database_url)
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg2")
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_pre_ping=True,
+        pool_timeout=30,
+        connect_args={
+            "application_name": f"vqueue-{application}",
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC",
+        },
+    )
+
+
+def make_sessions(engine: Engine) -> Sessions:
+    return sessionmaker(engine, expire_on_commit=False)
+
+
+@contextmanager
+def transaction(sessions: Sessions) -> Iterator[Session]:
+    """A session in one transaction: committed at the end, rolled back on any error."""
+    with sessions.begin() as session:
+        yield session
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether a database error means that the server is away, not that a statement is wrong."""
+    return isinstance(error, OperationalError) or (
+        isinstance(error, DBAPIError) and error.connection_invalidated
+    )

@@ -1,0 +1,251 @@
+"""The tables of vqueue. Migrations build them; store/ is the only place that reads or writes them."""
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSON, JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+NOW = text("now()")
+ZERO = text("0")
+
+
+def moment(name: str, *, nullable: bool = True, now: bool = False) -> Column[object]:
+    """A point in time with its zone."""
+    return Column(name, DateTime(timezone=True), nullable=nullable, server_default=NOW if now else None)
+
+
+def counter(name: str, kind: type[Integer] = Integer) -> Column[int]:
+    return Column(name, kind, nullable=False, server_default=ZERO)
+
+
+tenants = Table(
+    "tenants",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    moment("created_at", nullable=False, now=True),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    Column("key_hash", LargeBinary, nullable=False, unique=True),
+    moment("created_at", nullable=False, now=True),
+    moment("expires_at"),
+    moment("revoked_at"),
+)
+
+files = Table(
+    "files",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("purpose", Text, nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("content_type", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("object_key", Text, nullable=False),
+    moment("created_at", nullable=False, now=True),
+    moment("expires_at"),
+    Index("ix_files_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+)
+
+images = Table(
+    "images",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("ref_kind", Text, nullable=False),
+    Column("ref_hash", Text, nullable=False),
+    Column("ref", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    # When somebody may take it: at once, after a retry's delay, or when the fetcher's lease has run out.
+    moment("due_at", nullable=False, now=True),
+    Column("content_hash", Text),
+    Column("format", Text),
+    Column("width", Integer),
+    Column("height", Integer),
+    Column("bytes", BigInteger),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    moment("created_at", nullable=False, now=True),
+    moment("stored_at"),
+    Index(
+        "uq_images_in_flight",
+        "tenant_id",
+        "ref_hash",
+        unique=True,
+        postgresql_where=text("state IN ('pending', 'fetching')"),
+    ),
+    Index(
+        "ix_images_stored", "tenant_id", "ref_hash", "stored_at", postgresql_where=text("state = 'stored'")
+    ),
+    Index("ix_images_due_at", "due_at", postgresql_where=text("state IN ('pending', 'fetching')")),
+)
+
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("status", Text, nullable=False),
+    Column("ending", Text),  # completed, cancelled or expired, once it is decided
+    Column("endpoint", Text, nullable=False),
+    Column("input_file_id", Text, nullable=False),
+    Column("completion_window", Text, nullable=False),
+    Column("metadata", JSONB),
+    Column("model", Text),
+    Column("errors", JSONB),
+    Column("request_hash", Text, nullable=False),
+    Column("idempotency_key", Text),
+    counter("total"),
+    counter("completed"),
+    counter("failed"),
+    counter("prompt_tokens", BigInteger),
+    counter("cached_tokens", BigInteger),
+    counter("completion_tokens", BigInteger),
+    # Ingest and finalize are taken under a lease; ingest goes on where the last committed block ended.
+    counter("ingested_bytes", BigInteger),
+    counter("ingested_lines", BigInteger),
+    moment("lease_until"),
+    moment("swept_at"),
+    Column("output_file_id", Text),
+    Column("error_file_id", Text),
+    Column("output_expires_after_s", Integer),
+    moment("created_at", nullable=False, now=True),
+    moment("expires_at", nullable=False),
+    moment("in_progress_at"),
+    moment("finalizing_at"),
+    moment("completed_at"),
+    moment("failed_at"),
+    moment("expired_at"),
+    moment("cancelling_at"),
+    moment("cancelled_at"),
+    Index("ix_batches_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+    Index(
+        "ix_batches_open",
+        "expires_at",
+        postgresql_where=text("status IN ('validating', 'in_progress', 'finalizing', 'cancelling')"),
+    ),
+    Index(
+        "uq_batches_idempotency_key",
+        "tenant_id",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("tenant_id", Text, nullable=False),
+    Column("batch_id", Text),
+    Column("line", Integer),
+    Column("custom_id", Text(collation="C")),
+    Column("model", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    # json, not jsonb: the text is kept byte for byte, and a NUL inside a string is legal JSON.
+    Column("prompt", JSON, nullable=False),
+    Column("params", JSON, nullable=False),
+    Column("image_ids", ARRAY(BigInteger), nullable=False),
+    # Jobs of one image lie together in the ready index: the first image's id, 0 for text alone.
+    Column("image_group", BigInteger, nullable=False, server_default=ZERO),
+    Column("waiting_on", SmallInteger, nullable=False, server_default=ZERO),
+    Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    Column("crashes", SmallInteger, nullable=False, server_default=ZERO),
+    Column("alone", Boolean, nullable=False, server_default=text("false")),
+    Column("worker", Text),
+    moment("lease_until"),
+    moment("not_before"),
+    moment("deadline"),
+    Column("error_code", Text),
+    Column("error_message", Text),
+    moment("created_at", nullable=False, now=True),
+    moment("sent_at"),
+    moment("started_at"),
+    moment("finished_at"),
+    Index("uq_jobs_batch_id_line", "batch_id", "line", unique=True),
+    UniqueConstraint("batch_id", "custom_id"),
+    Index(
+        "ix_jobs_ready_batch",
+        "batch_id",
+        "image_group",
+        "id",
+        postgresql_where=text("state = 'ready' AND batch_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_jobs_ready_direct",
+        "image_group",
+        "id",
+        postgresql_where=text("state = 'ready' AND batch_id IS NULL"),
+    ),
+    Index("ix_jobs_lease_until", "lease_until", postgresql_where=text("state = 'running'")),
+    Index("ix_jobs_sent_at", "sent_at", postgresql_where=text("state = 'queued'")),
+    Index(
+        "ix_jobs_direct_deadline",
+        "deadline",
+        postgresql_where=text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')"),
+    ),
+)
+
+job_waits = Table(
+    "job_waits",
+    metadata,
+    Column("image_id", BigInteger, primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("finish_reason", Text, nullable=False),
+    Column("prompt_tokens", Integer, nullable=False),
+    Column("cached_tokens", Integer, nullable=False, server_default=ZERO),
+    Column("completion_tokens", Integer, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("revision", Text, nullable=False),
+    moment("created_at", nullable=False, now=True),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("model", Text),
+    Column("revision", Text),
+    moment("started_at", nullable=False, now=True),
+    moment("heartbeat_at", nullable=False, now=True),
+)

@@ -1,0 +1,103 @@
+"""Job, image and batch states, which may follow which, and what follows an error. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from app.errors import Retry, TransientWork, WorkError
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"  # for its images
+    READY = "ready"  # for the dispatcher
+    QUEUED = "queued"  # on the broker
+    RUNNING = "running"  # under a worker's lease
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class ImageState(StrEnum):
+    PENDING = "pending"
+    FETCHING = "fetching"
+    STORED = "stored"
+    FAILED = "failed"
+
+
+class BatchStatus(StrEnum):
+    """OpenAI's words for where a batch is."""
+
+    VALIDATING = "validating"
+    FAILED = "failed"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+JOB_MOVES: dict[JobState, frozenset[JobState]] = {
+    JobState.WAITING: frozenset({JobState.READY, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}),
+    JobState.READY: frozenset({JobState.QUEUED, JobState.RUNNING, JobState.CANCELLED, JobState.EXPIRED}),
+    JobState.QUEUED: frozenset({JobState.READY, JobState.RUNNING, JobState.CANCELLED, JobState.EXPIRED}),
+    JobState.RUNNING: frozenset({JobState.READY, JobState.COMPLETED, JobState.FAILED}),
+    JobState.COMPLETED: frozenset(),
+    JobState.FAILED: frozenset(),
+    JobState.CANCELLED: frozenset(),
+    JobState.EXPIRED: frozenset(),
+}
+
+BATCH_MOVES: dict[BatchStatus, frozenset[BatchStatus]] = {
+    BatchStatus.VALIDATING: frozenset(
+        {BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.CANCELLING, BatchStatus.FINALIZING}
+    ),
+    BatchStatus.IN_PROGRESS: frozenset({BatchStatus.FINALIZING, BatchStatus.CANCELLING}),
+    BatchStatus.FINALIZING: frozenset({BatchStatus.COMPLETED, BatchStatus.EXPIRED}),
+    BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED}),
+    BatchStatus.COMPLETED: frozenset(),
+    BatchStatus.FAILED: frozenset(),
+    BatchStatus.EXPIRED: frozenset(),
+    BatchStatus.CANCELLED: frozenset(),
+}
+
+ENDED_JOB = frozenset(state for state, moves in JOB_MOVES.items() if not moves)
+ENDED_BATCH = frozenset(status for status, moves in BATCH_MOVES.items() if not moves)
+CLAIMABLE = frozenset(state for state, moves in JOB_MOVES.items() if JobState.RUNNING in moves)
+
+
+@dataclass(frozen=True)
+class TryAgain:
+    """The job goes back to the dispatcher, not before `after_s` seconds from now."""
+
+    after_s: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The job ends as failed."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    attempts: int
+    base_s: float = 1.0
+    longest_s: float = 300.0
+
+
+def after_error(error: WorkError, *, attempt: int, policy: RetryPolicy, spread: float) -> TryAgain | GiveUp:
+    """What happens to a job whose `attempt`-th try (from 1) ended in `error`.
+
+    `spread` in [0, 1) is the caller's random number: waiting times fall between half and the whole of
+    the doubling delay, so that a thousand jobs that failed together do not return together.
+    """
+    if error.retry is Retry.NEVER:
+        return GiveUp(error.code, error.message)
+    if attempt >= policy.attempts:
+        return GiveUp(error.code, f"{error.message} (tried {attempt} times)")
+    delay = min(policy.longest_s, policy.base_s * 2 ** (attempt - 1)) * (0.5 + spread / 2)
+    asked = error.retry_after_s if isinstance(error, TransientWork) else None
+    return TryAgain(max(delay, min(asked or 0.0, policy.longest_s)))

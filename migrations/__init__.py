@@ -1,0 +1,1 @@
+"""Alembic migrations of the vqueue schema; run them with `vqueue migrate`."""
