@@ -182,6 +182,8 @@ jobs = Table(
     Column("image_group", BigInteger, nullable=False, server_default=ZERO),
     Column("waiting_on", SmallInteger, nullable=False, server_default=ZERO),
     Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    # Attempts that a drained worker handed back undone; the retry policy does not count them.
+    Column("returns", SmallInteger, nullable=False, server_default=ZERO),
     Column("crashes", SmallInteger, nullable=False, server_default=ZERO),
     Column("alone", Boolean, nullable=False, server_default=text("false")),
     Column("worker", Text),

@@ -45,6 +45,7 @@ def upgrade() -> None:
         sa.Column("image_group", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("waiting_on", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("attempt", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("returns", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("crashes", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("alone", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("worker", sa.Text(), nullable=True),

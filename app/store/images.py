@@ -1,0 +1,277 @@
+"""Images that jobs refer to: wished for, fetched once, stored under their content hash."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+# A fetcher that has not reported for this long after its own time limit is taken for dead.
+FETCH_GRACE_S = 30
+
+
+@dataclass(frozen=True)
+class ImageWish:
+    """An image somebody refers to. `ref_hash` is what makes two references the same one."""
+
+    kind: str
+    ref_hash: str
+    ref: str
+
+
+@dataclass(frozen=True)
+class WantedImage:
+    id: int
+    stored: bool
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """What is known of an image whose bytes lie in the object store. Sizes in pixels, shown upright."""
+
+    content_hash: str
+    format: str
+    width: int
+    height: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FetchTask:
+    id: int
+    tenant_id: str
+    kind: str
+    ref: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class ImageRow:
+    id: int
+    tenant_id: str
+    content_hash: str
+    width: int
+    height: int
+
+
+def want_images(
+    session: Session, tenant_id: str, wishes: Sequence[ImageWish], *, reuse_s: int
+) -> dict[str, WantedImage]:
+    """Rows for these references, keyed by ref_hash: ones on their way or stored lately, else new ones.
+
+    Rows on their way stay locked against their fetcher until the caller commits: what the caller
+    writes into job_waits is then there when the fetcher looks for waiting jobs.
+    """
+    wishes = sorted({wish.ref_hash: wish for wish in wishes}.values(), key=lambda wish: wish.ref_hash)
+    hashes = [wish.ref_hash for wish in wishes]
+    found: dict[str, WantedImage] = {}
+    while missing := [wish for wish in wishes if wish.ref_hash not in found]:
+        found |= _find(session, tenant_id, hashes, reuse_s)
+        if missing := [wish for wish in missing if wish.ref_hash not in found]:
+            found |= _add(session, tenant_id, missing)
+    return found
+
+
+def _find(
+    session: Session, tenant_id: str, ref_hashes: Sequence[str], reuse_s: int
+) -> dict[str, WantedImage]:
+    stored = session.execute(
+        text(
+            """
+            SELECT DISTINCT ON (ref_hash) ref_hash, id FROM images
+            WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'stored'
+              AND (ref_kind IN ('data', 'file') OR stored_at > now() - :reuse * interval '1 second')
+            ORDER BY ref_hash, stored_at DESC
+            """
+        ),
+        {"tenant": tenant_id, "hashes": list(ref_hashes), "reuse": reuse_s},
+    ).all()
+    found = {row.ref_hash: WantedImage(row.id, stored=True) for row in stored}
+    in_flight = session.execute(
+        text(
+            """
+            SELECT ref_hash, id FROM images
+            WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state IN ('pending', 'fetching')
+            ORDER BY id FOR SHARE
+            """
+        ),
+        {"tenant": tenant_id, "hashes": [key for key in ref_hashes if key not in found]},
+    ).all()
+    return found | {row.ref_hash: WantedImage(row.id, stored=False) for row in in_flight}
+
+
+def _add(session: Session, tenant_id: str, wishes: Sequence[ImageWish]) -> dict[str, WantedImage]:
+    rows = session.execute(
+        text(
+            """
+            INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, state)
+            SELECT :tenant, kind, ref_hash, ref, 'pending'
+            FROM unnest(CAST(:kinds AS text[]), CAST(:hashes AS text[]), CAST(:refs AS text[]))
+                 AS wish(kind, ref_hash, ref)
+            ON CONFLICT (tenant_id, ref_hash) WHERE state IN ('pending', 'fetching') DO NOTHING
+            RETURNING ref_hash, id
+            """
+        ),
+        {
+            "tenant": tenant_id,
+            "kinds": [wish.kind for wish in wishes],
+            "hashes": [wish.ref_hash for wish in wishes],
+            "refs": [wish.ref for wish in wishes],
+        },
+    ).all()
+    return {row.ref_hash: WantedImage(row.id, stored=False) for row in rows}
+
+
+def find_kept(session: Session, tenant_id: str, ref_hashes: Sequence[str]) -> dict[str, int]:
+    """Ids of stored data-URL images by ref_hash: their bytes need not be put again."""
+    rows = session.execute(
+        text(
+            """
+            SELECT DISTINCT ON (ref_hash) ref_hash, id FROM images
+            WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'stored' AND ref_kind = 'data'
+            ORDER BY ref_hash, id
+            """
+        ),
+        {"tenant": tenant_id, "hashes": list(ref_hashes)},
+    ).all()
+    return {row.ref_hash: row.id for row in rows}
+
+
+def keep_image(session: Session, tenant_id: str, ref_hash: str, stored: StoredImage) -> int:
+    """The row of an image whose bytes came with the job (a data URL) and are in the object store by now."""
+    kept = find_kept(session, tenant_id, [ref_hash])
+    if ref_hash in kept:
+        return kept[ref_hash]
+    return session.execute(
+        text(
+            """
+            INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, state, content_hash, format,
+                                width, height, bytes, stored_at)
+            VALUES (:tenant, 'data', :hash, '', 'stored', :content_hash, :format,
+                    :width, :height, :bytes, now())
+            RETURNING id
+            """
+        ),
+        {"tenant": tenant_id, "hash": ref_hash, **vars(stored)},
+    ).scalar_one()
+
+
+def claim_fetches(session: Session, *, limit: int, lease_s: float) -> list[FetchTask]:
+    """Take images that are due, those of dead fetchers among them, under a lease."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE images SET state = 'fetching', attempt = attempt + 1,
+                              due_at = now() + :lease * interval '1 second'
+            WHERE id IN (
+                SELECT id FROM images WHERE state IN ('pending', 'fetching') AND due_at <= now()
+                ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+            RETURNING id, tenant_id, ref_kind, ref, attempt
+            """
+        ),
+        {"limit": limit, "lease": lease_s + FETCH_GRACE_S},
+    ).all()
+    return [FetchTask(row.id, row.tenant_id, row.ref_kind, row.ref, row.attempt) for row in rows]
+
+
+def record_stored(session: Session, task: FetchTask, stored: StoredImage) -> int | None:
+    """Note an image as stored and count its waiting jobs down; how many became ready, None if not ours."""
+    ours = session.scalar(
+        text(
+            """
+            UPDATE images SET state = 'stored', stored_at = now(), content_hash = :content_hash,
+                              format = :format, width = :width, height = :height, bytes = :bytes
+            WHERE id = :id AND state = 'fetching' AND attempt = :attempt RETURNING id
+            """
+        ),
+        {"id": task.id, "attempt": task.attempt, **vars(stored)},
+    )
+    if ours is None:
+        return None
+    return session.execute(
+        text(
+            """
+            WITH waits AS (DELETE FROM job_waits WHERE image_id = :id RETURNING job_id),
+            locked AS (
+                SELECT id FROM jobs WHERE id IN (SELECT job_id FROM waits) AND state = 'waiting'
+                ORDER BY id FOR UPDATE),
+            counted AS (
+                UPDATE jobs SET waiting_on = waiting_on - 1,
+                                state = CASE WHEN waiting_on = 1 THEN 'ready' ELSE state END
+                FROM locked WHERE jobs.id = locked.id RETURNING jobs.waiting_on)
+            SELECT count(*) FROM counted WHERE waiting_on = 0
+            """
+        ),
+        {"id": task.id},
+    ).scalar_one()
+
+
+def record_failed(session: Session, task: FetchTask, code: str, message: str) -> int | None:
+    """Note an image as failed and end its waiting jobs with it; how many, None if not ours."""
+    ours = session.scalar(
+        text(
+            """
+            UPDATE images SET state = 'failed', error_code = :code, error_message = :message
+            WHERE id = :id AND state = 'fetching' AND attempt = :attempt RETURNING id
+            """
+        ),
+        {"id": task.id, "attempt": task.attempt, "code": code, "message": message},
+    )
+    if ours is None:
+        return None
+    return session.execute(
+        text(
+            """
+            WITH waits AS (DELETE FROM job_waits WHERE image_id = :id RETURNING job_id),
+            locked AS (
+                SELECT id FROM jobs WHERE id IN (SELECT job_id FROM waits) AND state = 'waiting'
+                ORDER BY id FOR UPDATE),
+            ended AS (
+                UPDATE jobs SET state = 'failed', error_code = :code, error_message = :message,
+                                finished_at = now()
+                FROM locked WHERE jobs.id = locked.id RETURNING jobs.batch_id),
+            counts AS (SELECT batch_id, count(*) AS n FROM ended GROUP BY batch_id),
+            counted AS (
+                UPDATE batches SET failed = failed + counts.n
+                FROM counts WHERE batches.id = counts.batch_id RETURNING 1)
+            SELECT count(*) FROM ended
+            """
+        ),
+        {"id": task.id, "code": code, "message": message},
+    ).scalar_one()
+
+
+def record_later(session: Session, task: FetchTask, after_s: float) -> bool:
+    """Put an image back, due again after a while."""
+    ours = session.scalar(
+        text(
+            """
+            UPDATE images SET state = 'pending', due_at = now() + :after * interval '1 second'
+            WHERE id = :id AND state = 'fetching' AND attempt = :attempt RETURNING id
+            """
+        ),
+        {"id": task.id, "attempt": task.attempt, "after": after_s},
+    )
+    return ours is not None
+
+
+def read_images(session: Session, image_ids: Sequence[int]) -> dict[int, ImageRow]:
+    """Stored images by id; others are absent."""
+    rows = session.execute(
+        text(
+            """
+            SELECT id, tenant_id, content_hash, width, height FROM images
+            WHERE id = ANY(:ids) AND state = 'stored'
+            """
+        ),
+        {"ids": list(image_ids)},
+    ).all()
+    return {row.id: ImageRow(row.id, row.tenant_id, row.content_hash, row.width, row.height) for row in rows}
+
+
+def count_open(session: Session) -> dict[str, int]:
+    """How many images are on their way, by state."""
+    rows = session.execute(
+        text("SELECT state, count(*) AS n FROM images WHERE state IN ('pending', 'fetching') GROUP BY state")
+    ).all()
+    return {row.state: row.n for row in rows}

@@ -1,0 +1,304 @@
+"""Jobs: inserted, claimed under a lease, recorded by attempt, handed back. One statement per move."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.states import JobState
+
+# JSON as clients gave it and as it is stored: any depth, so no closer type would be true.
+Json = Any
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job of its own, outside any batch. `waiting_on` counts the images that are not stored yet."""
+
+    tenant_id: str
+    model: str
+    prompt: Mapping[str, Json]
+    params: Mapping[str, Json]
+    image_ids: Sequence[int] = ()
+    waiting_image_ids: Sequence[int] = ()
+    custom_id: str | None = None
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    id: int
+    attempt: int  # fences the result: grows with every claim
+    tries: int  # what the retry policy counts: attempts less those that were handed back undone
+    tenant_id: str
+    batch_id: str | None
+    model: str
+    prompt: Mapping[str, Json]
+    params: Mapping[str, Json]
+    image_ids: Sequence[int]
+    waited_s: float  # from created to claimed
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """An answer to record. It counts only while the job still runs as this very attempt."""
+
+    job_id: int
+    attempt: int
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    job_id: int
+    attempt: int
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ReturnRow:
+    """A job to hand back to the dispatcher, due after `after_s` seconds."""
+
+    job_id: int
+    attempt: int
+    after_s: float
+    counts: bool  # whether this try counts as an attempt; a drained worker's does not
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job as its owner sees it."""
+
+    id: int
+    model: str
+    state: JobState
+    attempt: int
+    error_code: str | None
+    error_message: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    answer: str | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    revision: str | None = None
+    params: Mapping[str, Json] = field(default_factory=dict)
+
+
+def insert_job(session: Session, job: NewJob) -> int:
+    """Add one direct job; ready at once unless it waits for images."""
+    state = JobState.WAITING if job.waiting_image_ids else JobState.READY
+    job_id = session.execute(
+        text(
+            """
+            INSERT INTO jobs (tenant_id, custom_id, model, state, prompt, params, image_ids, image_group,
+                              waiting_on, deadline)
+            VALUES (:tenant_id, :custom_id, :model, :state, CAST(:prompt AS json), CAST(:params AS json),
+                    CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline)
+            RETURNING id
+            """
+        ),
+        {
+            "tenant_id": job.tenant_id,
+            "custom_id": job.custom_id,
+            "model": job.model,
+            "state": state,
+            "prompt": json.dumps(job.prompt),
+            "params": json.dumps(job.params),
+            "image_ids": list(job.image_ids),
+            "image_group": job.image_ids[0] if job.image_ids else 0,
+            "waiting_on": len(set(job.waiting_image_ids)),
+            "deadline": job.deadline,
+        },
+    ).scalar_one()
+    insert_waits(session, [(image_id, job_id) for image_id in set(job.waiting_image_ids)])
+    return job_id
+
+
+def insert_waits(session: Session, pairs: Sequence[tuple[int, int]]) -> None:
+    """Note which job waits for which image: pairs (image id, job id)."""
+    session.execute(
+        text(
+            """
+            INSERT INTO job_waits (image_id, job_id)
+            SELECT * FROM unnest(CAST(:images AS bigint[]), CAST(:jobs AS bigint[]))
+            """
+        ),
+        {"images": [image for image, _ in pairs], "jobs": [job for _, job in pairs]},
+    )
+
+
+def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
+    row = (
+        session.execute(
+            text(
+                """
+                SELECT j.id, j.model, j.state, j.attempt, j.error_code, j.error_message, j.created_at,
+                       j.started_at, j.finished_at, j.params, a.text AS answer, a.finish_reason,
+                       a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision
+                FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
+                WHERE j.id = :id AND j.tenant_id = :tenant
+                """
+            ),
+            {"id": job_id, "tenant": tenant_id},
+        )
+        .mappings()
+        .one_or_none()
+    )
+    return JobView(**{**row, "state": JobState(row["state"])}) if row else None
+
+
+def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: float) -> list[ClaimedJob]:
+    """Take those of the jobs that wait for a worker; a message delivered twice claims nothing."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, started_at = now(),
+                            lease_until = now() + :lease * interval '1 second'
+            WHERE id IN (
+                SELECT j.id FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
+                WHERE j.id = ANY(:ids) AND j.state IN ('ready', 'queued')
+                  AND (j.batch_id IS NULL OR b.status = 'in_progress')
+                  AND (j.deadline IS NULL OR j.deadline > now())
+                ORDER BY j.id FOR UPDATE OF j)
+            RETURNING id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params, image_ids,
+                      extract(epoch FROM now() - created_at)::float AS waited_s
+            """
+        ),
+        {"ids": list(job_ids), "worker": worker, "lease": lease_s},
+    ).mappings()
+    return sorted((ClaimedJob(**row) for row in rows), key=lambda job: job.id)
+
+
+def renew(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: float) -> set[int]:
+    """Heartbeat: renew the leases that are still this worker's; which ones those are."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE jobs SET lease_until = now() + :lease * interval '1 second'
+            WHERE id = ANY(:ids) AND state = 'running' AND worker = :worker RETURNING id
+            """
+        ),
+        {"ids": list(job_ids), "worker": worker, "lease": lease_s},
+    )
+    return set(rows.scalars())
+
+
+def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:
+    """Store answers of jobs that still run as the attempt that made them, and count them; which ones."""
+    recorded = session.execute(
+        text(
+            """
+            WITH given AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:texts AS text[]),
+                    CAST(:reasons AS text[]), CAST(:prompts AS int[]), CAST(:cached AS int[]),
+                    CAST(:completions AS int[]))
+                AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens)),
+            locked AS (
+                SELECT jobs.id FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
+                WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
+            done AS (
+                UPDATE jobs SET state = 'completed', finished_at = now(), lease_until = NULL,
+                                error_code = NULL, error_message = NULL
+                FROM locked WHERE jobs.id = locked.id RETURNING jobs.id, jobs.batch_id),
+            stored AS (
+                INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
+                                     completion_tokens, model, revision)
+                SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
+                       g.completion_tokens, :model, :revision
+                FROM given g JOIN done ON done.id = g.id),
+            counts AS (
+                SELECT done.batch_id, count(*) AS n, sum(g.prompt_tokens) AS prompt,
+                       sum(g.cached_tokens) AS cached, sum(g.completion_tokens) AS completion
+                FROM done JOIN given g ON g.id = done.id
+                WHERE done.batch_id IS NOT NULL GROUP BY done.batch_id ORDER BY done.batch_id),
+            counted AS (
+                UPDATE batches SET completed = completed + n, prompt_tokens = prompt_tokens + prompt,
+                    cached_tokens = cached_tokens + cached,
+                    completion_tokens = completion_tokens + completion
+                FROM counts WHERE batches.id = counts.batch_id)
+            SELECT id FROM done
+            """
+        ),
+        {
+            "ids": [row.job_id for row in rows],
+            "attempts": [row.attempt for row in rows],
+            "texts": [row.text for row in rows],
+            "reasons": [row.finish_reason for row in rows],
+            "prompts": [row.prompt_tokens for row in rows],
+            "cached": [row.cached_tokens for row in rows],
+            "completions": [row.completion_tokens for row in rows],
+            "model": model,
+            "revision": revision,
+        },
+    )
+    return set(recorded.scalars())
+
+
+def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
+    """End jobs as failed, if they still run as the attempt that failed, and count them; which ones."""
+    recorded = session.execute(
+        text(
+            """
+            WITH given AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]),
+                    CAST(:codes AS text[]), CAST(:messages AS text[])) AS g(id, attempt, code, message)),
+            locked AS (
+                SELECT jobs.id, given.code, given.message
+                FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
+                WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
+            done AS (
+                UPDATE jobs SET state = 'failed', finished_at = now(), lease_until = NULL,
+                                error_code = locked.code, error_message = locked.message
+                FROM locked WHERE jobs.id = locked.id RETURNING jobs.id, jobs.batch_id),
+            counts AS (
+                SELECT batch_id, count(*) AS n FROM done WHERE batch_id IS NOT NULL
+                GROUP BY batch_id ORDER BY batch_id),
+            counted AS (
+                UPDATE batches SET failed = failed + n FROM counts WHERE batches.id = counts.batch_id)
+            SELECT id FROM done
+            """
+        ),
+        {
+            "ids": [row.job_id for row in rows],
+            "attempts": [row.attempt for row in rows],
+            "codes": [row.code for row in rows],
+            "messages": [row.message for row in rows],
+        },
+    )
+    return set(recorded.scalars())
+
+
+def hand_back(session: Session, rows: Sequence[ReturnRow]) -> set[int]:
+    """Make running jobs ready again, each after its own delay; which ones were still ours to return."""
+    returned = session.execute(
+        text(
+            """
+            UPDATE jobs SET state = 'ready', worker = NULL, lease_until = NULL,
+                            returns = jobs.returns + CASE WHEN given.counts THEN 0 ELSE 1 END,
+                            not_before = now() + given.after_s * interval '1 second'
+            FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:delays AS float[]),
+                        CAST(:counts AS boolean[])) AS given(id, attempt, after_s, counts)
+            WHERE jobs.id = given.id AND jobs.attempt = given.attempt AND jobs.state = 'running'
+            RETURNING jobs.id
+            """
+        ),
+        {
+            "ids": [row.job_id for row in rows],
+            "attempts": [row.attempt for row in rows],
+            "delays": [row.after_s for row in rows],
+            "counts": [row.counts for row in rows],
+        },
+    )
+    return set(returned.scalars())
