@@ -172,7 +172,8 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
                   AND (j.batch_id IS NULL OR b.status = 'in_progress')
                   AND (j.deadline IS NULL OR j.deadline > now())
                 ORDER BY j.id FOR UPDATE OF j)
-            RETURNING id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params, image_ids,
+            RETURNING id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params,
+                      image_ids,
                       extract(epoch FROM now() - created_at)::float AS waited_s
             """
         ),

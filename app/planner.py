@@ -1,0 +1,97 @@
+"""What to send next: fair shares between tenants, then deadlines, then chunks of one image's jobs. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where ready jobs come from: a batch, or a tenant's direct jobs (`batch_id` None)."""
+
+    tenant_id: str
+    batch_id: str | None
+    deadline: datetime
+    ready: int
+
+
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job that could be sent. `images` maps the ids of its images to their visual tokens."""
+
+    id: int
+    model: str
+    images: Mapping[int, int]
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one message carries."""
+
+    model: str
+    job_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChunkLimits:
+    jobs: int
+    visual_tokens: int
+
+
+def share(capacity: int, sources: Sequence[Source]) -> list[tuple[Source, int]]:
+    """How many jobs to take from each source: tenants get equal shares, what one leaves goes to the others.
+
+    Within a tenant the earliest deadline is served first.
+    """
+    demand: dict[str, int] = {}
+    for source in sources:
+        demand[source.tenant_id] = demand.get(source.tenant_id, 0) + source.ready
+    grants = _fill(capacity, demand)
+    taken: list[tuple[Source, int]] = []
+    for source in sorted(sources, key=lambda source: (source.deadline, source.batch_id or "")):
+        take = min(source.ready, grants[source.tenant_id])
+        grants[source.tenant_id] -= take
+        if take:
+            taken.append((source, take))
+    return taken
+
+
+def _fill(capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
+    """Pour capacity evenly; whoever is full leaves the rest to the others."""
+    grants = dict.fromkeys(demand, 0)
+    hungry = sorted(demand, key=lambda tenant: (demand[tenant], tenant))
+    for served, tenant in enumerate(hungry):
+        fair = capacity // (len(hungry) - served)
+        grants[tenant] = min(demand[tenant], fair)
+        capacity -= grants[tenant]
+    return grants
+
+
+def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
+    """Cut jobs, in the order given, into chunks of one model within both limits.
+
+    An image shared by jobs of a chunk counts once. A job that alone is over the budget still travels, by itself;
+    so does one that was on board when a process died.
+    """
+    chunks: list[Chunk] = []
+    open_jobs: dict[str, list[int]] = {}
+    open_images: dict[str, dict[int, int]] = {}
+    for job in jobs:
+        if job.alone:
+            chunks.append(Chunk(job.model, (job.id,)))
+            continue
+        aboard = open_jobs.setdefault(job.model, [])
+        images = open_images.setdefault(job.model, {})
+        if aboard and _over(len(aboard) + 1, images | job.images, limits):
+            chunks.append(Chunk(job.model, tuple(aboard)))
+            aboard.clear()
+            images.clear()
+        aboard.append(job.id)
+        images.update(job.images)
+    chunks.extend(Chunk(model, tuple(aboard)) for model, aboard in open_jobs.items() if aboard)
+    return chunks
+
+
+def _over(jobs: int, images: Mapping[int, int], limits: ChunkLimits) -> bool:
+    return jobs > limits.jobs or sum(images.values()) > limits.visual_tokens

@@ -1,0 +1,208 @@
+"""What the dispatcher reads and moves: ready jobs, the window on the broker, lapsed leases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.planner import Source
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A ready job, locked until the transaction ends."""
+
+    id: int
+    model: str
+    image_ids: Sequence[int]
+    alone: bool
+
+
+@dataclass(frozen=True)
+class Lapsed:
+    """A job whose worker was not heard of until its lease ran out."""
+
+    id: int
+    attempt: int
+    worker: str | None
+    failed: bool  # it went down with too many processes and is ended
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Open jobs by state; those that wait for images or the dispatcher are one number."""
+
+    waiting_or_ready: int
+    queued: int
+    running: int
+
+
+def read_sources(session: Session, *, cap: int) -> list[Source]:
+    """Batches in progress, and tenants' direct jobs, that have jobs ready now; counted up to `cap`."""
+    batches = session.execute(
+        text(
+            """
+            SELECT b.tenant_id, b.id AS batch_id, b.expires_at AS deadline,
+                   (SELECT count(*) FROM (
+                       SELECT 1 FROM jobs j
+                       WHERE j.batch_id = b.id AND j.state = 'ready'
+                         AND (j.not_before IS NULL OR j.not_before <= now())
+                       LIMIT :cap) AS some) AS ready
+            FROM batches b
+            WHERE b.status = 'in_progress' AND b.completed + b.failed < b.total AND b.expires_at > now()
+            """
+        ),
+        {"cap": cap},
+    ).all()
+    direct = session.execute(
+        text(
+            """
+            SELECT tenant_id, min(coalesce(deadline, created_at)) AS deadline, count(*) AS ready FROM (
+                SELECT tenant_id, deadline, created_at FROM jobs
+                WHERE batch_id IS NULL AND state = 'ready' AND (not_before IS NULL OR not_before <= now())
+                LIMIT :cap) AS some
+            GROUP BY tenant_id
+            """
+        ),
+        {"cap": cap},
+    ).all()
+    found = [Source(row.tenant_id, row.batch_id, row.deadline, row.ready) for row in batches if row.ready]
+    return found + [Source(row.tenant_id, None, row.deadline, row.ready) for row in direct]
+
+
+def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidate]:
+    """Ready jobs of one source, image by image; other dispatchers skip them until we commit."""
+    where = "batch_id = :batch" if source.batch_id else "batch_id IS NULL AND tenant_id = :tenant"
+    rows = session.execute(
+        text(
+            f"""
+            SELECT id, model, image_ids, alone FROM jobs
+            WHERE {where} AND state = 'ready' AND (not_before IS NULL OR not_before <= now())
+            ORDER BY image_group, id LIMIT :limit FOR UPDATE SKIP LOCKED
+            """  # noqa: S608 - one of two fixed conditions
+        ),
+        {"batch": source.batch_id, "tenant": source.tenant_id, "limit": limit},
+    ).all()
+    return [Candidate(row.id, row.model, row.image_ids, row.alone) for row in rows]
+
+
+def mark_queued(session: Session, job_ids: Sequence[int]) -> None:
+    """Note jobs as sent. Only after the broker has confirmed their chunk."""
+    session.execute(
+        text("UPDATE jobs SET state = 'queued', sent_at = now() WHERE id = ANY(:ids) AND state = 'ready'"),
+        {"ids": list(job_ids)},
+    )
+
+
+def count_queued(session: Session) -> dict[str, int]:
+    """Jobs on the broker by model: what the window is measured against."""
+    rows = session.execute(
+        text("SELECT model, count(*) AS n FROM jobs WHERE state = 'queued' GROUP BY model")
+    ).all()
+    return {row.model: row.n for row in rows}
+
+
+def take_back_lapsed(session: Session, *, crash_attempts: int, limit: int = 1000) -> list[Lapsed]:
+    """Jobs whose lease ran out: back to ready, to travel alone; ended after too many such deaths."""
+    rows = session.execute(
+        text(
+            """
+            WITH lapsed AS (
+                SELECT id FROM jobs WHERE state = 'running' AND lease_until < now()
+                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED),
+            moved AS (
+                UPDATE jobs SET crashes = crashes + 1, alone = true, lease_until = NULL,
+                    state = CASE WHEN crashes + 1 >= :most THEN 'failed' ELSE 'ready' END,
+                    not_before = NULL,
+                    error_code = CASE WHEN crashes + 1 >= :most THEN 'engine_crash' END,
+                    error_message = CASE WHEN crashes + 1 >= :most
+                        THEN 'The process that ran this job died ' || (crashes + 1) || ' times.' END,
+                    finished_at = CASE WHEN crashes + 1 >= :most THEN now() END
+                FROM lapsed WHERE jobs.id = lapsed.id
+                RETURNING jobs.id, jobs.attempt, jobs.worker, jobs.batch_id, jobs.state),
+            counts AS (
+                SELECT batch_id, count(*) AS n FROM moved
+                WHERE state = 'failed' AND batch_id IS NOT NULL GROUP BY batch_id ORDER BY batch_id),
+            counted AS (
+                UPDATE batches SET failed = failed + n FROM counts WHERE batches.id = counts.batch_id)
+            SELECT id, attempt, worker, state = 'failed' AS failed FROM moved
+            """
+        ),
+        {"most": crash_attempts, "limit": limit},
+    ).all()
+    return [Lapsed(row.id, row.attempt, row.worker, row.failed) for row in rows]
+
+
+def take_back_unheard(session: Session, model: str, *, after_s: float, limit: int = 10_000) -> int:
+    """Jobs of a model that were sent long ago while its queue is empty: their message is lost."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE jobs SET state = 'ready' WHERE id IN (
+                SELECT id FROM jobs
+                WHERE state = 'queued' AND sent_at < now() - :after * interval '1 second' AND model = :model
+                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
+            RETURNING id
+            """
+        ),
+        {"model": model, "after": after_s, "limit": limit},
+    )
+    return len(rows.all())
+
+
+def expire_direct(session: Session, *, limit: int = 1000) -> int:
+    """End direct jobs whose deadline passed before a worker took them."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE jobs SET state = 'expired', finished_at = now(), error_code = 'job_expired',
+                            error_message = 'The job could not be run before its deadline.'
+            WHERE id IN (
+                SELECT id FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
+                  AND deadline < now()
+                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
+            RETURNING id
+            """
+        ),
+        {"limit": limit},
+    )
+    return len(rows.all())
+
+
+def count_backlog(session: Session, *, cap: int) -> Backlog:
+    """Open jobs by state, from the batches' own counts; direct jobs are counted up to `cap`."""
+    row = session.execute(
+        text(
+            """
+            SELECT
+              (SELECT coalesce(sum(greatest(total, ingested_lines) - completed - failed), 0) FROM batches
+               WHERE status IN ('validating', 'in_progress'))
+              + (SELECT count(*) FROM (
+                    SELECT 1 FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
+                    LIMIT :cap) AS some) AS open,
+              (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
+              (SELECT count(*) FROM jobs WHERE state = 'running') AS running
+            """
+        ),
+        {"cap": cap},
+    ).one()
+    return Backlog(max(0, int(row.open) - row.queued - row.running), row.queued, row.running)
+
+
+def count_batches(session: Session) -> dict[str, int]:
+    rows = session.execute(
+        text(
+            """
+            SELECT status, count(*) AS n FROM batches
+            WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling') GROUP BY status
+            """
+        )
+    ).all()
+    return {row.status: row.n for row in rows}
+
+
+def database_time(session: Session) -> datetime:
+    """The one clock that leases and deadlines are measured by."""
+    return session.execute(text("SELECT now()")).scalar_one()

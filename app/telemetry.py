@@ -1,0 +1,105 @@
+"""Every metric of vqueue in one list, and how logs are written: JSON events with ids, never contents."""
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+# Fine enough at both ends to read a P99 of a cached answer (ms) and of a cold start (minutes).
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+SHARE = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+HTTP_SECONDS = Histogram(
+    "vqueue_http_seconds",
+    "Time from request to response, streamed bodies excluded.",
+    ["method", "route", "status"],
+    buckets=SECONDS,
+)
+STAGE_SECONDS = Histogram(
+    "vqueue_stage_seconds",
+    "Time of one stage of a job's way: queue (created to claimed), claim, read, engine, record, fetch, "
+    "ingest, dispatch, finalize; of the engine: engine_wait, encode, prefill, decode.",
+    ["stage"],
+    buckets=SECONDS,
+)
+JOBS = Gauge("vqueue_jobs", "Jobs that have not ended, by state.", ["state"])
+IMAGES = Gauge("vqueue_images", "Images that are not stored yet, by state.", ["state"])
+BATCHES = Gauge("vqueue_batches", "Batches that have not ended, by status.", ["status"])
+QUEUE_MESSAGES = Gauge("vqueue_queue_messages", "Chunks that wait on the broker.", ["queue"])
+CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", ["queue"])
+CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))
+JOBS_ENDED = Counter("vqueue_jobs_ended", "Jobs that ended, with their error code.", ["outcome", "code"])
+JOBS_RETURNED = Counter("vqueue_jobs_returned", "Jobs that went back to ready, by reason.", ["reason"])
+FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
+STEP_FILL = Histogram("vqueue_step_fill", "Rows of a step over the most it may have.", buckets=SHARE)
+PADDING_SHARE = Histogram("vqueue_padding_share", "Padding tokens over all prompt tokens.", buckets=SHARE)
+TOKENS = Counter("vqueue_tokens", "Tokens worked through.", ["kind"])
+FEATURE_READS = Counter("vqueue_feature_reads", "Look-ups of an image's features.", ["tier"])
+FEATURE_BYTES = Counter("vqueue_feature_bytes", "Bytes of features read.", ["tier"])
+FEATURE_SECONDS = Counter("vqueue_feature_seconds", "Seconds spent reading features.", ["tier"])
+FEATURE_FAULTS = Counter("vqueue_feature_faults", "Features refused, or a tier that failed.", ["reason"])
+OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.")
+GPU_UTILISATION = Gauge("vqueue_gpu_utilisation", "Share of time the GPU was busy, by NVML.", ["gpu"])
+GPU_MEMORY = Gauge("vqueue_gpu_memory_bytes", "GPU memory, by NVML.", ["gpu", "kind"])
+LOOP_FAULTS = Counter("vqueue_loop_faults", "Steps of a loop that raised.", ["loop"])
+UP_SINCE = Gauge("vqueue_up_since_seconds", "Unix time at which the process was ready.", ["role"])
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time one stage, failed or not."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        STAGE_SECONDS.labels(name).observe(time.perf_counter() - started)
+
+
+def serve_metrics(port: int, *, role: str) -> None:
+    """Answer /metrics on a port of its own; port 0 leaves it out."""
+    UP_SINCE.labels(role).set_to_current_time()
+    if port:
+        start_http_server(port)
+
+
+def configure_logs(*, log_format: Literal["json", "console"], level: str, role: str) -> None:
+    """Send our events and other libraries' warnings to standard error, one per line.
+
+    A newline or control character inside a value cannot start a record of its own: JSON escapes it, and the
+    console form prints values by repr.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    last: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"])
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    # Libraries speak only when something is wrong: their chatter holds URLs.
+    for library in ("boto3", "botocore", "urllib3", "celery", "kombu", "amqp", "alembic", "httpx"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    structlog.contextvars.bind_contextvars(role=role)
