@@ -1,1 +1,1 @@
-"""A world of drawn products, made so that every answer of the system can be judged right or wrong."""
+"""Drawn products, made so that every answer of the system can be judged right or wrong."""

@@ -93,9 +93,9 @@ def _wood(width: int, height: int, rng: random.Random) -> NDArray[np.float32]:
 def _grass(width: int, height: int, rng: random.Random) -> NDArray[np.float32]:
     noise = _noise(rng)
     blades = noise.normal(0, 26, (height // 5 + 1, width)).repeat(5, 0)[:height]
-    return (
-        np.array([104, 158, 62])[None, None] + blades[..., None] * np.array([0.9, 1.0, 0.6])
-    ).astype(np.float32)
+    return (np.array([104, 158, 62])[None, None] + blades[..., None] * np.array([0.9, 1.0, 0.6])).astype(
+        np.float32
+    )
 
 
 def _tiles(width: int, height: int, rng: random.Random) -> NDArray[np.float32]:
@@ -108,12 +108,7 @@ def _tiles(width: int, height: int, rng: random.Random) -> NDArray[np.float32]:
 
 def _cells(count: int, width: int, height: int, rng: random.Random) -> tuple[int, int]:
     """Columns and rows of a grid that holds the items with the largest cells, or nearly."""
-    grids = [
-        (c, r)
-        for c in range(1, 5)
-        for r in range(1, 5)
-        if c * r >= count and (c - 1) * (r - 1) < count
-    ]
+    grids = [(c, r) for c in range(1, 5) for r in range(1, 5) if c * r >= count and (c - 1) * (r - 1) < count]
     sizes = {grid: min(width / grid[0], height / grid[1]) for grid in grids}
     best = max(sizes.values())
     return rng.choice([grid for grid in grids if sizes[grid] >= 0.9 * best])
@@ -126,25 +121,19 @@ def _place_items(
     columns, rows = _cells(product.count, right - left, bottom - top, rng)
     cell_w, cell_h = (right - left) / columns, (bottom - top) / rows
     largest = min(cell_w, cell_h)
-    size = round(
-        largest * (rng.uniform(0.55, 0.92) if product.count == 1 else rng.uniform(0.78, 0.95))
-    )
+    size = round(largest * (rng.uniform(0.55, 0.92) if product.count == 1 else rng.uniform(0.78, 0.95)))
     for cell in rng.sample(range(columns * rows), product.count):
         x = left + (cell % columns) * cell_w + rng.uniform(0, cell_w - size)
         y = top + (cell // columns) * cell_h + rng.uniform(0, cell_h - size)
         _stamp(picture, product, round(x), round(y), size, rng)
 
 
-def _stamp(
-    picture: Image.Image, product: Product, x: int, y: int, size: int, rng: random.Random
-) -> None:
+def _stamp(picture: Image.Image, product: Product, x: int, y: int, size: int, rng: random.Random) -> None:
     """One item with its soft shadow and dark edge."""
     mask = silhouette(product.item, size, rng.uniform(-12, 12), rng.random() < 0.5)
     ink = _vary(INKS[product.colour], rng)
     edge = (round(0.45 * ink[0]), round(0.45 * ink[1]), round(0.45 * ink[2]))
-    shadow = mask.filter(ImageFilter.GaussianBlur(max(1, size / 30))).point(
-        lambda level: level * 0.45
-    )
+    shadow = mask.filter(ImageFilter.GaussianBlur(max(1, size / 30))).point(lambda level: level * 0.45)
     picture.paste((30, 28, 26), (x + size // 30 + 1, y + size // 22 + 1), shadow)
     picture.paste(edge, (x, y), mask)
     inner = mask.filter(ImageFilter.MinFilter(3))
@@ -208,15 +197,12 @@ def _photograph(picture: Image.Image, rng: random.Random) -> Image.Image:
     noise = _noise(rng)
     if rng.random() < 0.25:
         picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8)))
-    pixels = np.asarray(picture, dtype=np.float32)
+    pixels = np.array(picture, dtype=np.float32)
     height, width, _ = pixels.shape
-    slope = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None, :] * rng.uniform(-0.12, 0.12)
-    slope = slope + np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None] * rng.uniform(
-        -0.12, 0.12
-    )
-    gain = rng.uniform(0.88, 1.06) + slope
+    across = np.linspace(-0.5, 0.5, width, dtype=np.float32) * np.float32(rng.uniform(-0.12, 0.12))
+    down = np.linspace(-0.5, 0.5, height, dtype=np.float32) * np.float32(rng.uniform(-0.12, 0.12))
+    gain = np.float32(rng.uniform(0.88, 1.06)) + across[None, :] + down[:, None]
     tint = np.array([rng.uniform(0.97, 1.03) for _ in range(3)], dtype=np.float32)
-    grain = noise.standard_normal(pixels.shape, dtype=np.float32) * rng.uniform(0.5, 7)
-    return Image.fromarray(
-        np.clip(pixels * gain[..., None] * tint + grain, 0, 255).astype(np.uint8)
-    )
+    pixels *= gain[..., None] * tint
+    pixels += noise.standard_normal(pixels.shape, dtype=np.float32) * np.float32(rng.uniform(0.5, 7))
+    return Image.fromarray(np.clip(pixels, 0, 255, out=pixels).astype(np.uint8))

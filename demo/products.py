@@ -1,7 +1,8 @@
-"""What a demo picture can show: the attributes, their values, and which combinations training never sees."""
+"""What a demo picture can show, and which combinations training never sees."""
 
 import random
 from dataclasses import dataclass
+from functools import cache
 from itertools import product as every
 from typing import Literal
 
@@ -47,13 +48,15 @@ def is_held_out(item: str, colour: str, pattern: str) -> bool:
     return code % 8 == 0
 
 
-def combinations(held_out: bool) -> list[tuple[str, str, str]]:
+@cache
+def combinations(held_out: bool) -> tuple[tuple[str, str, str], ...]:
     """Every (item, colour, pattern) on one side of the split."""
-    return [combo for combo in every(ITEMS, COLOURS, PATTERNS) if is_held_out(*combo) == held_out]
+    combos = every(ITEMS, COLOURS, PATTERNS)
+    return tuple(combo for combo in combos if is_held_out(*combo) == held_out)
 
 
 def product_for(seed: int, held_out: bool) -> Product:
-    """The product that belongs to a seed; held-out products use combinations unknown to training."""
+    """A seed's product; held-out products use combinations unknown to training."""
     rng = random.Random(f"product {seed} {held_out}")
     item, colour, pattern = rng.choice(combinations(held_out))
     label = rng.choice(LABELS[1:]) if rng.random() < 0.6 else "none"

@@ -89,7 +89,7 @@ def question_for(kind: Kind, seed: int) -> str:
 
 
 def json_kinds(seed: int) -> list[Kind]:
-    """The keys that a seed asks for: item and colour half of the time, else any choice and order."""
+    """A seed's keys: item and colour half of the time, else any choice and order."""
     rng = random.Random(f"json {seed}")
     if rng.random() < 0.5:
         return ["item", "colour"]
@@ -101,11 +101,7 @@ def yes_no(product: Product, seed: int) -> tuple[str, str]:
     rng = random.Random(f"yes no {seed}")
     kind: Kind = rng.choice([kind for kind in KINDS if kind != "count"])
     truth = right_answer(product, kind)
-    value = (
-        truth
-        if rng.random() < 0.5
-        else rng.choice([value for value in VALUES[kind] if value != truth])
-    )
+    value = truth if rng.random() < 0.5 else rng.choice([value for value in VALUES[kind] if value != truth])
     return rng.choice(YES_NO).format(kind=kind, value=value), "yes" if value == truth else "no"
 
 

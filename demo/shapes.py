@@ -22,16 +22,12 @@ class Pen:
     def ellipse(self, x0: float, y0: float, x1: float, y1: float, fill: int = 255) -> None:
         self._draw.ellipse([side * self._size for side in (x0, y0, x1, y1)], fill=fill)
 
-    def box(
-        self, x0: float, y0: float, x1: float, y1: float, radius: float = 0.0, fill: int = 255
-    ) -> None:
+    def box(self, x0: float, y0: float, x1: float, y1: float, radius: float = 0.0, fill: int = 255) -> None:
         self._draw.rounded_rectangle(
             [side * self._size for side in (x0, y0, x1, y1)], radius=radius * self._size, fill=fill
         )
 
-    def arc(
-        self, x0: float, y0: float, x1: float, y1: float, start: float, end: float, width: float
-    ) -> None:
+    def arc(self, x0: float, y0: float, x1: float, y1: float, start: float, end: float, width: float) -> None:
         box = [side * self._size for side in (x0, y0, x1, y1)]
         self._draw.arc(box, start, end, fill=255, width=max(2, round(width * self._size)))
 
@@ -55,8 +51,10 @@ def _shoe(pen: Pen) -> None:
 
 
 def _shirt(pen: Pen) -> None:
-    pen.polygon((0.28, 0.08), (0.72, 0.08), (0.99, 0.36), (0.82, 0.50), (0.73, 0.42), (0.73, 0.94), (0.27, 0.94),
-                (0.27, 0.42), (0.18, 0.50), (0.01, 0.36))  # fmt: skip
+    pen.polygon(
+        *((0.28, 0.08), (0.72, 0.08), (0.99, 0.36), (0.82, 0.50), (0.73, 0.42), (0.73, 0.94)),
+        *((0.27, 0.94), (0.27, 0.42), (0.18, 0.50), (0.01, 0.36)),
+    )
     pen.ellipse(0.38, -0.04, 0.62, 0.20, fill=0)
 
 

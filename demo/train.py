@@ -1,0 +1,216 @@
+"""Trains the demo model from scratch on the CPU."""
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import Qwen3VLForConditionalGeneration
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
+
+from demo.model import TEXT_WIDTH, demo_config, save
+from demo.products import ALL_KINDS, VALUES
+from demo.samples import Batch, Samples
+from demo.tokenizer import build_tokenizer
+
+LOG_EVERY = 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what comes out of a run."""
+
+    seed: int
+    steps: int
+    eyes_only: int  # first steps that train the vision tower alone, through the probes
+    rows: int
+    text_rate: float
+    vision_rate: float
+    minutes: float  # the rate also falls by the clock, so that a slow machine still finishes
+
+
+class Probes(nn.Module):
+    """Reads each attribute straight off the visual tokens; thrown away after training.
+
+    Without them the vision tower learns only once the text part has learned to look at it, which
+    costs most of the hour.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.queries = nn.Parameter(torch.randn(len(ALL_KINDS), width) * width**-0.5)
+        self.norm = nn.LayerNorm(width)
+        self.heads = nn.ModuleList(nn.Linear(2 * width, len(VALUES[kind])) for kind in ALL_KINDS)
+
+    def forward(self, pictures: tuple[torch.Tensor, ...], classes: torch.Tensor) -> torch.Tensor:
+        """The loss of every kind."""
+        tokens = self.norm(nn.utils.rnn.pad_sequence(list(pictures), batch_first=True))
+        sizes = torch.tensor([len(picture) for picture in pictures])
+        missing = torch.arange(tokens.shape[1])[None] >= sizes[:, None]
+        scores = torch.einsum("btd,kd->bkt", tokens, self.queries)
+        looked = scores.masked_fill(missing[:, None], -1e4).softmax(-1) @ tokens
+        mean = (tokens * ~missing[..., None]).sum(1) / sizes[:, None]
+        losses = []
+        for number, head in enumerate(self.heads):
+            logits = head(torch.cat([looked[:, number], mean], -1))
+            losses.append(nn.functional.cross_entropy(logits.float(), classes[:, number]))
+        return torch.stack(losses)
+
+
+class Trainer:
+    """The model, its optimizer and where the run stands."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        torch.manual_seed(recipe.seed)
+        self.recipe, self.folder = recipe, folder
+        self.tokenizer = build_tokenizer()
+        self.model = Qwen3VLForConditionalGeneration(demo_config(self.tokenizer))
+        # The fused attention's backward pass takes a third of a step where a mask is given.
+        self.model.set_attn_implementation({"text_config": "eager", "vision_config": "sdpa"})
+        self.probes = Probes(TEXT_WIDTH)
+        self.optimizer = torch.optim.AdamW(self._groups(), betas=(0.9, 0.98), weight_decay=0.05)
+        self.step, self.spent = 0, 0.0
+
+    def _groups(self) -> list[dict[str, object]]:
+        vision = [*self.model.model.visual.parameters(), *self.probes.parameters()]
+        text = [*self.model.model.language_model.parameters()]
+        return [
+            {"params": vision, "base": self.recipe.vision_rate},
+            {"params": text, "base": self.recipe.text_rate},
+        ]
+
+    def resume(self) -> None:
+        """Goes on where a killed run stopped, if one did."""
+        path = self.folder / "state.pt"
+        if not path.exists():
+            return
+        state = torch.load(path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.probes.load_state_dict(state["probes"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.spent = state["step"], state["spent"]
+
+    def keep(self) -> None:
+        """Writes all that a resumed run needs, in one atomic rename."""
+        state = {
+            "model": self.model.state_dict(),
+            "probes": self.probes.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "spent": self.spent,
+        }
+        fresh = self.folder / "state.tmp"
+        torch.save(state, fresh)
+        fresh.replace(self.folder / "state.pt")
+
+    def run(self, workers: int) -> None:
+        """Trains to the last step, logging and keeping the state on the way."""
+        samples = Samples(self.tokenizer, self.recipe.seed, self.recipe.rows)
+        numbers = range(self.step, self.recipe.steps)
+        loader = DataLoader(samples, batch_size=None, sampler=numbers, num_workers=workers, prefetch_factor=4)
+        started, before = time.monotonic(), self.spent
+        total = torch.zeros(1 + len(ALL_KINDS))
+        for batch in loader:
+            total += self.learn(batch)
+            self.step += 1
+            self.spent = before + time.monotonic() - started
+            if self.step % LOG_EVERY == 0:
+                self._log(total / LOG_EVERY)
+                total.zero_()
+            if self.step % 200 == 0:
+                self.keep()
+            if self.progress() >= 1:
+                break
+
+    def progress(self) -> float:
+        """How far the run is, by steps or by the clock, whichever is further."""
+        return max(self.step / self.recipe.steps, self.spent / (60 * self.recipe.minutes))
+
+    def learn(self, batch: Batch) -> torch.Tensor:
+        """One step; gives the answer loss and the probes' losses."""
+        self._set_rates()
+        with torch.autocast("cpu", torch.bfloat16):
+            features = see(self.model, batch)
+            probed = self.probes(features.pooler_output, batch.classes)
+            eyes_only = self.step < self.recipe.eyes_only
+            answered = torch.zeros(()) if eyes_only else answer_loss(self.model, batch, features)
+        weight = 1.0 if eyes_only else 0.3
+        (answered + weight * probed.mean()).backward()
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        nn.utils.clip_grad_norm_(trained, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return torch.cat([answered.detach()[None], probed.detach()]).float()
+
+    def _set_rates(self) -> None:
+        """Short warm-up, then a cosine down to a fiftieth."""
+        cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress())))
+        vision, text = self.optimizer.param_groups
+        vision["lr"] = vision["base"] * max(0.02, cosine) * min(1, (self.step + 1) / 100)
+        since = self.step - self.recipe.eyes_only + 1
+        text["lr"] = text["base"] * max(0.02, cosine) * min(1, max(0, since) / 100)
+
+    def _log(self, losses: torch.Tensor) -> None:
+        answer, *probes = losses.tolist()
+        kinds = " ".join(f"{k}={v:.3f}" for k, v in zip(ALL_KINDS, probes, strict=True))
+        print(f"step={self.step} seconds={self.spent:.0f} answer={answer:.3f} {kinds}", flush=True)
+
+
+def see(model: Qwen3VLForConditionalGeneration, batch: Batch) -> BaseModelOutputWithDeepstackFeatures:
+    """The features of every picture; both frames of a patch are the same picture."""
+    patches = (batch.patches.float() / 127.5 - 1).view(-1, 3, 1, 256)
+    pixels = patches.expand(-1, 3, 2, 256).reshape(len(patches), -1)
+    return model.model.get_image_features(pixels, batch.grids)
+
+
+def answer_loss(
+    model: Qwen3VLForConditionalGeneration, batch: Batch, features: BaseModelOutputWithPooling
+) -> torch.Tensor:
+    """Cross-entropy of the answers' tokens, all questions of a picture in one row."""
+    hidden = model.model(
+        input_ids=batch.ids,
+        position_ids=batch.positions,
+        attention_mask=torch.where(batch.mask, 0.0, -1e4).bfloat16(),
+        mm_encoder_outputs={"image": features},
+        use_cache=False,
+    ).last_hidden_state
+    asked = batch.targets != -100
+    logits = model.lm_head(hidden[asked])
+    return nn.functional.cross_entropy(logits.float(), batch.targets[asked])
+
+
+def main() -> None:
+    """Command line of scripts/train_demo_model."""
+    parser = argparse.ArgumentParser(description="Train the demo model from scratch.")
+    parser.add_argument("--out", type=Path, default=Path("models/demo"))
+    parser.add_argument("--work", type=Path, default=Path(".vqueue/demo-training"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--eyes-only", type=int, default=600)
+    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--minutes", type=float, default=55)
+    parser.add_argument("--text-rate", type=float, default=1e-3)
+    parser.add_argument("--vision-rate", type=float, default=1e-3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    given.work.mkdir(parents=True, exist_ok=True)
+    recipe = Recipe(
+        given.seed, given.steps, given.eyes_only, given.rows,
+        given.text_rate, given.vision_rate, given.minutes,
+    )  # fmt: skip
+    trainer = Trainer(recipe, given.work)
+    trainer.resume()
+    trainer.run(given.workers)
+    trainer.keep()
+    save(trainer.model, trainer.tokenizer, given.out)
+
+
+if __name__ == "__main__":
+    main()
