@@ -71,8 +71,8 @@ def _fill(capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
 def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
     """Cut jobs, in the order given, into chunks of one model within both limits.
 
-    An image shared by jobs of a chunk counts once. A job that alone is over the budget still travels, by itself;
-    so does one that was on board when a process died.
+    An image shared by jobs of a chunk counts once. A job that alone is over the budget still travels, by
+    itself; so does one that was on board when a process died.
     """
     chunks: list[Chunk] = []
     open_jobs: dict[str, list[int]] = {}
@@ -83,7 +83,7 @@ def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
             continue
         aboard = open_jobs.setdefault(job.model, [])
         images = open_images.setdefault(job.model, {})
-        if aboard and _over(len(aboard) + 1, images | job.images, limits):
+        if aboard and _over(len(aboard) + 1, {**images, **job.images}, limits):
             chunks.append(Chunk(job.model, tuple(aboard)))
             aboard.clear()
             images.clear()

@@ -188,7 +188,10 @@ def renew(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
         text(
             """
             UPDATE jobs SET lease_until = now() + :lease * interval '1 second'
-            WHERE id = ANY(:ids) AND state = 'running' AND worker = :worker RETURNING id
+            WHERE id IN (
+                SELECT id FROM jobs WHERE id = ANY(:ids) AND state = 'running' AND worker = :worker
+                ORDER BY id FOR UPDATE)
+            RETURNING id
             """
         ),
         {"ids": list(job_ids), "worker": worker, "lease": lease_s},
