@@ -192,6 +192,7 @@ jobs = Table(
     moment("deadline"),
     Column("error_code", Text),
     Column("error_message", Text),
+    Column("error_param", Text),
     moment("created_at", nullable=False, now=True),
     moment("sent_at"),
     moment("started_at"),
