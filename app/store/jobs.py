@@ -201,6 +201,8 @@ def renew(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
 
 def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:
     """Store answers of jobs that still run as the attempt that made them, and count them; which ones."""
+    if not rows:
+        return set()
     recorded = session.execute(
         text(
             """
@@ -252,6 +254,8 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
 
 def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
     """End jobs as failed, if they still run as the attempt that failed, and count them; which ones."""
+    if not rows:
+        return set()
     recorded = session.execute(
         text(
             """
@@ -286,6 +290,8 @@ def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
 
 def hand_back(session: Session, rows: Sequence[ReturnRow]) -> set[int]:
     """Make running jobs ready again, each after its own delay; which ones were still ours to return."""
+    if not rows:
+        return set()
     returned = session.execute(
         text(
             """

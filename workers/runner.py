@@ -1,0 +1,198 @@
+"""Run one chunk: claim its jobs, read their images, ask the engine, record what came of it."""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TypeVar
+
+import structlog
+
+from app import telemetry
+from app.config import Settings
+from app.db import Sessions, is_outage, transaction
+from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
+from app.states import GiveUp, RetryPolicy, after_error
+from app.store import images, jobs
+from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, ReturnRow
+from workers.engine.base import Answer, Engine, Image
+from workers.leases import Leases
+from workers.requests import read_request
+
+log = structlog.get_logger()
+
+Outcome = AnswerRow | FailureRow | ReturnRow
+ImageReader = Callable[[images.ImageRow], Image]
+T = TypeVar("T")
+
+OUTAGE_PAUSE_S = 0.5
+
+
+class Runner:
+    """Runs chunks from any number of threads; knows nothing of the broker and nothing of the model."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        engine: Engine,
+        leases: Leases,
+        read_image: ImageReader,
+        readers: Executor,
+        settings: Settings,
+        worker: str,
+        spread: Callable[[], float] = random.random,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._sessions = sessions
+        self._engine = engine
+        self._leases = leases
+        self._read_image = read_image
+        self._readers = readers
+        self._settings = settings
+        self._worker = worker
+        self._policy = RetryPolicy(attempts=settings.job_attempts)
+        self._spread = spread
+        self._pause = pause
+
+    def run(self, job_ids: Sequence[int]) -> int:
+        """Run those of the jobs that are still to be run; how many outcomes were recorded.
+
+        A message delivered twice claims nothing. Whatever happens here, the jobs' leases bring back what was
+        not recorded.
+        """
+        claimed = self._claim(job_ids)
+        if not claimed:
+            return 0
+        held = [job.id for job in claimed]
+        with self._leases.holding(held):
+            outcomes = self._outcomes(claimed)
+            # Finished answers are kept until the leases end: then others may run the jobs again.
+            return self._through_outages(
+                "record", lambda: self._record_once(outcomes), left_s=lambda: self._leases.left_s(held)
+            )
+
+    def _claim(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
+        patience = time.monotonic() + self._settings.lease_s
+        claimed = self._through_outages(
+            "claim", lambda: self._claim_once(job_ids), left_s=lambda: patience - time.monotonic()
+        )
+        for job in claimed:
+            telemetry.STAGE_SECONDS.labels("queue").observe(job.waited_s)
+        log.info("chunk_claimed", jobs=len(claimed), given=len(job_ids))
+        return claimed
+
+    def _outcomes(self, claimed: Sequence[ClaimedJob]) -> list[Outcome]:
+        """One outcome for each job, whatever is raised on the way."""
+        pictures = self._start_reading(claimed)
+        deadline = time.monotonic() + self._settings.job_timeout_s
+        with telemetry.stage("read"):
+            submitted = [(job, self._submit(job, pictures, deadline)) for job in claimed]
+        with telemetry.stage("engine"):
+            return [self._outcome(job, answer, deadline) for job, answer in submitted]
+
+    def _start_reading(self, claimed: Sequence[ClaimedJob]) -> Mapping[int, "Future[Image]"]:
+        wanted = sorted({image_id for job in claimed for image_id in job.image_ids})
+        if not wanted:
+            return {}
+        with transaction(self._sessions) as session:
+            rows = images.read_images(session, wanted)
+        return {image_id: self._readers.submit(self._read_image, row) for image_id, row in rows.items()}
+
+    def _submit(
+        self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"], deadline: float
+    ) -> "Future[Answer] | WorkError":
+        """Hand a job to the engine once its images are decoded, or say why that cannot be."""
+        try:
+            if missing := [image_id for image_id in job.image_ids if image_id not in pictures]:
+                raise InvalidWork("image_deleted", f"{len(missing)} of the job's images were deleted.")
+            decoded = tuple(pictures[image_id].result() for image_id in job.image_ids)
+            return self._engine.submit(read_request(job, decoded, self._settings, deadline))
+        except WorkError as error:
+            return error
+        except Exception as error:  # one job's fault must not take its chunk along
+            return self._fault(job, error)
+
+    def _outcome(self, job: ClaimedJob, submitted: "Future[Answer] | WorkError", deadline: float) -> Outcome:
+        if isinstance(submitted, WorkError):
+            return self._after_error(job, submitted)
+        try:
+            answer = submitted.result(timeout=max(0.0, deadline - time.monotonic()))
+        except (FutureTimeout, CancelledError):
+            submitted.cancel()
+            timeout_s = self._settings.job_timeout_s
+            return self._after_error(job, TransientWork("job_timeout", f"No answer within {timeout_s:g} s."))
+        except WorkError as error:
+            return self._after_error(job, error)
+        except Exception as error:  # the engine's own fault: reported, and tried again
+            return self._after_error(job, self._fault(job, error))
+        usage = answer.usage
+        return AnswerRow(
+            job.id,
+            job.attempt,
+            _storable(answer.text),
+            answer.finish_reason,
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.completion_tokens,
+        )
+
+    def _fault(self, job: ClaimedJob, error: Exception) -> FatalWork:
+        log.error("job_faulted", job=job.id, attempt=job.attempt, exc_info=error)
+        return FatalWork("internal_error", f"The worker met an unexpected {type(error).__name__}.")
+
+    def _after_error(self, job: ClaimedJob, error: WorkError) -> Outcome:
+        if error.code == "engine_closed":
+            return ReturnRow(job.id, job.attempt, 0.0, counts=False)
+        match after_error(error, attempt=job.tries, policy=self._policy, spread=self._spread()):
+            case GiveUp(code, message):
+                return FailureRow(job.id, job.attempt, code, _storable(message))
+            case again:
+                log.warning("job_retried", job=job.id, attempt=job.attempt, code=error.code)
+                telemetry.JOBS_RETURNED.labels(error.code).inc()
+                return ReturnRow(job.id, job.attempt, again.after_s, counts=True)
+
+    def _claim_once(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
+        with transaction(self._sessions) as session:
+            return jobs.claim(session, job_ids, worker=self._worker, lease_s=self._settings.lease_s)
+
+    def _through_outages(self, stage: str, move: Callable[[], T], *, left_s: Callable[[], float]) -> T:
+        """Do a move in Postgres; while it is away, keep what we have and try again until the time is up."""
+        while True:
+            try:
+                with telemetry.stage(stage):
+                    return move()
+            except Exception as error:
+                if not is_outage(error) or left_s() <= 0:
+                    raise
+                log.warning("database_away", stage=stage, left_s=round(left_s(), 1))
+                self._pause(OUTAGE_PAUSE_S)
+
+    def _record_once(self, outcomes: Sequence[Outcome]) -> int:
+        answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, FailureRow)]
+        returns = [outcome for outcome in outcomes if isinstance(outcome, ReturnRow)]
+        with transaction(self._sessions) as session:
+            answered = jobs.record_answers(
+                session, answers, model=self._engine.model, revision=self._engine.revision
+            )
+            failed = jobs.record_failures(session, failures)
+            returned = jobs.hand_back(session, returns)
+        telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))
+        for failure in failures:
+            telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)
+        recorded = len(answered) + len(failed) + len(returned)
+        log.info(
+            "chunk_recorded",
+            completed=len(answered),
+            failed=len(failed),
+            returned=len(returned),
+            dropped=len(outcomes) - recorded,
+        )
+        return recorded
+
+
+def _storable(text: str) -> str:
+    """Text as Postgres can hold it: no NUL, no lone surrogate; both become U+FFFD."""
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
