@@ -1,0 +1,87 @@
+"""Builds and runs the web app: what it consists of, wired by hand, and its one error handler."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import Engine
+
+from app import telemetry
+from app.auth import Keys
+from app.config import Settings, read_settings
+from app.db import make_engine, make_sessions
+from app.objects import ObjectStore, make_objects
+from app.readiness import Check, readiness_checks
+from app.routes.edge import Edge
+from app.routes.errors import add_error_handlers
+from app.routes.health import health_routes
+from app.routes.metrics import metrics_routes
+
+# Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
+KEEP_ALIVE_S = 75
+# Requests at once; more are answered 503 by the server itself.
+CONCURRENT = 1000
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the routes call. Nothing connects before the first request needs it."""
+
+    engine: Engine
+    objects: ObjectStore
+    keys: Keys
+    checks: tuple[Check, ...]
+
+    def close(self) -> None:
+        self.engine.dispose()
+        self.objects.close()
+
+
+def wire(settings: Settings) -> Services:
+    engine = make_engine(
+        settings.database_url.get_secret_value(), pool_size=settings.database_pool_size, application="api"
+    )
+    objects = make_objects(settings)
+    sessions = make_sessions(engine)
+    return Services(
+        engine=engine,
+        objects=objects,
+        keys=Keys(sessions=sessions),
+        checks=readiness_checks(
+            engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
+        ),
+    )
+
+
+def build_app(services: Services) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        telemetry.UP_SINCE.labels("api").set_to_current_time()
+        yield
+        services.close()
+
+    app = FastAPI(title="vqueue", version=version("vqueue"), lifespan=lifespan, redoc_url=None)
+    app.add_middleware(Edge)
+    add_error_handlers(app)
+    app.include_router(health_routes(services.checks))
+    app.include_router(metrics_routes())
+    return app
+
+
+def main() -> None:
+    settings = read_settings()
+    telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="api")
+    uvicorn.run(
+        build_app(wire(settings)),
+        host=settings.host,
+        port=settings.port,
+        access_log=False,  # Edge writes one line per request, without ids and query strings
+        log_config=None,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=round(settings.drain_s),
+        limit_concurrency=CONCURRENT,
+    )

@@ -1,0 +1,121 @@
+"""Errors as OpenAI's error JSON: one handler for ours, the framework's and those of the servers below."""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from app.db import is_outage
+from app.errors import NotFound, RequestError, TransientWork, Unavailable, WorkError
+from app.objects import ObjectMissing
+
+# The stock SDK waits this long and tries again; a restart of Postgres takes about as long.
+RETRY_AFTER_S = 5
+# What an error's message may hold below its first line, such as a failing row, stays out of the logs.
+LOGGED_CHARS = 200
+
+log = structlog.get_logger()
+
+
+class NotAllowed(RequestError):
+    status = 405
+
+
+class InternalFault(RequestError):
+    """Our own bug or broken set-up; what went wrong is in the log, not in the answer."""
+
+    status = 500
+    type = "server_error"
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    for kind in (RequestError, HTTPException, RequestValidationError, WorkError, SQLAlchemyError):
+        app.add_exception_handler(kind, handle)
+
+
+async def handle(request: Request, error: Exception) -> JSONResponse:
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return render(as_request_error(error, asked=f"{request.method} {request.url.path}"), headers)
+
+
+def render(error: RequestError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    headers = dict(headers or {})
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    if error.status == 409:
+        # The stock SDK takes a 409 for a lock that will pass; ours are for good.
+        headers["x-should-retry"] = "false"
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    content = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    return JSONResponse({"error": content}, status_code=error.status, headers=headers)
+
+
+def as_request_error(error: Exception, *, asked: str = "") -> RequestError:
+    """What a client is told about any error at all; our own faults are logged here."""
+    match error:
+        case RequestError():
+            return error
+        case RequestValidationError():
+            return explain(error.errors())
+        case HTTPException(status_code=404):
+            return NotFound(f"Unknown request URL: {asked}.", code="unknown_url")
+        case HTTPException(status_code=405):
+            return NotAllowed(f"Not allowed: {asked}.", code="method_not_allowed")
+        case HTTPException() if error.status_code < 500:
+            return RequestError(error.detail)
+        case ObjectMissing():
+            return NotFound("The content of this file is gone.", code="content_gone")
+        case TransientWork() | PoolTimeout():
+            return _unavailable(error)
+        case SQLAlchemyError() if is_outage(error):
+            return _unavailable(error)
+        case _:
+            return _internal(error)
+
+
+def explain(errors: Sequence[Any]) -> RequestError:
+    """The first of Pydantic's complaints, with the field's name as `param`."""
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return RequestError("We could not parse the JSON body of your request.", code="invalid_json")
+    where = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
+    param = ".".join(where) or None
+    if first["type"] == "missing":
+        return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_parameter")
+    if first["type"] == "extra_forbidden":
+        return RequestError(f"Unknown parameter: '{param}'.", param=param, code="unknown_parameter")
+    reason = first["msg"].removeprefix("Value error, ")
+    message = f"Invalid '{param}': {reason}" if param else reason
+    return RequestError(message, param=param, code="invalid_value")
+
+
+def explain_body(error: ValidationError) -> RequestError:
+    return explain(error.errors(include_url=False, include_input=False, include_context=False))
+
+
+def _unavailable(error: Exception) -> RequestError:
+    log.warning("server_unavailable", error=type(error).__name__)
+    return Unavailable(
+        "The service is not available at the moment. Please try again.",
+        code="unavailable",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def _internal(error: Exception) -> RequestError:
+    log.error(
+        "request_failed",
+        error=type(error).__name__,
+        reason=str(error).partition("\n")[0][:LOGGED_CHARS],
+        where=traceback.format_tb(error.__traceback__),
+    )
+    return InternalFault("The server had an error while processing your request.")

@@ -1,0 +1,162 @@
+"""Bodies of requests and responses, as OpenAI's API has them; ours are marked so."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MONTH_S = 30 * 86_400
+# OpenAI has 24h only; shorter and longer ones, and other units, are ours.
+WINDOW = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+WINDOW_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _without_nul(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("must not contain NUL characters")
+    return value
+
+
+def _window(value: str) -> str:
+    window_seconds(value)
+    return value
+
+
+def window_seconds(window: str) -> int:
+    """Seconds of a completion window such as "24h"; ValueError for what is none, or longer than 30 days."""
+    match = WINDOW.fullmatch(window)
+    seconds = int(match[1]) * WINDOW_UNIT_S[match[2]] if match else 0
+    if not 0 < seconds <= MONTH_S:
+        raise ValueError("must be a time such as '24h', '30m' or '7d', and at most 30 days")
+    return seconds
+
+
+# Postgres has no NUL in text.
+Str = Annotated[str, AfterValidator(_without_nul)]
+Metadata = Annotated[
+    dict[Annotated[Str, Field(max_length=64)], Annotated[Str, Field(max_length=512)]], Field(max_length=16)
+]
+
+
+class Request(BaseModel):
+    """A parameter that we do not know is refused: ignoring it would do something else than was asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ExpiresAfter(Request):
+    anchor: Literal["created_at"]
+    seconds: int = Field(ge=3600, le=MONTH_S)
+
+
+class BatchCreate(Request):
+    input_file_id: Annotated[Str, Field(max_length=128)]
+    endpoint: Literal["/v1/chat/completions"]
+    completion_window: Annotated[str, AfterValidator(_window)]
+    metadata: Metadata | None = None
+    output_expires_after: ExpiresAfter | None = None
+
+
+class FileObject(BaseModel):
+    id: str
+    object: Literal["file"] = "file"
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"] = "processed"
+    status_details: None = None
+
+
+class FileDeleted(BaseModel):
+    id: str
+    object: Literal["file"] = "file"
+    deleted: Literal[True] = True
+
+
+class FileList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[FileObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class BatchError(BaseModel):
+    code: str
+    message: str
+    param: str | None
+    line: int | None
+
+
+class BatchErrors(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[BatchError]
+
+
+class RequestCounts(BaseModel):
+    total: int
+    completed: int
+    failed: int
+
+
+class InputDetails(BaseModel):
+    cached_tokens: int
+
+
+class OutputDetails(BaseModel):
+    reasoning_tokens: int = 0
+
+
+class BatchUsage(BaseModel):
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class BatchObject(BaseModel):
+    id: str
+    object: Literal["batch"] = "batch"
+    endpoint: str
+    model: str | None
+    errors: BatchErrors | None
+    input_file_id: str
+    completion_window: str
+    status: str
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: int
+    in_progress_at: int | None
+    expires_at: int
+    finalizing_at: int | None
+    completed_at: int | None
+    failed_at: int | None
+    expired_at: int | None
+    cancelling_at: int | None
+    cancelled_at: int | None
+    request_counts: RequestCounts
+    usage: BatchUsage
+    metadata: dict[str, str] | None
+
+
+class BatchList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[BatchObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class ModelObject(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "vqueue"
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[ModelObject]
