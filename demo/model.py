@@ -1,5 +1,6 @@
 """The shape of the demo model: a Qwen3-VL of about five million parameters."""
 
+import json
 from pathlib import Path
 
 from transformers import GenerationConfig, Qwen3VLConfig, Qwen3VLForConditionalGeneration
@@ -77,7 +78,10 @@ def save(model: Qwen3VLForConditionalGeneration, tokenizer: Qwen2Tokenizer, fold
     model.generation_config = generation_config(tokenizer)
     model.bfloat16().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    image_processor().save_pretrained(folder)
+    pictures = image_processor().to_dict() | {"processor_class": "Qwen3VLProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(pictures, indent=2) + "\n")
+    for path in folder.iterdir():
+        path.chmod(0o644)  # safetensors files come out readable by their owner only
 
 
 def _id(tokenizer: Qwen2Tokenizer, token: str) -> int:

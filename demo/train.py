@@ -5,12 +5,12 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import Qwen3VLForConditionalGeneration
-from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
 from demo.model import TEXT_WIDTH, demo_config, save
@@ -122,7 +122,7 @@ class Trainer:
             if self.step % LOG_EVERY == 0:
                 self._log(total / LOG_EVERY)
                 total.zero_()
-            if self.step % 200 == 0:
+            if self.step % 50 == 0:
                 self.keep()
             if self.progress() >= 1:
                 break
@@ -165,11 +165,14 @@ def see(model: Qwen3VLForConditionalGeneration, batch: Batch) -> BaseModelOutput
     """The features of every picture; both frames of a patch are the same picture."""
     patches = (batch.patches.float() / 127.5 - 1).view(-1, 3, 1, 256)
     pixels = patches.expand(-1, 3, 2, 256).reshape(len(patches), -1)
-    return model.model.get_image_features(pixels, batch.grids)
+    features = model.model.get_image_features(pixels, cast(torch.LongTensor, batch.grids))
+    return cast(BaseModelOutputWithDeepstackFeatures, features)
 
 
 def answer_loss(
-    model: Qwen3VLForConditionalGeneration, batch: Batch, features: BaseModelOutputWithPooling
+    model: Qwen3VLForConditionalGeneration,
+    batch: Batch,
+    features: BaseModelOutputWithDeepstackFeatures,
 ) -> torch.Tensor:
     """Cross-entropy of the answers' tokens, all questions of a picture in one row."""
     hidden = model.model(
