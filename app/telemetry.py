@@ -43,7 +43,12 @@ FEATURE_READS = Counter("vqueue_feature_reads", "Look-ups of an image's features
 FEATURE_BYTES = Counter("vqueue_feature_bytes", "Bytes of features read.", ["tier"])
 FEATURE_SECONDS = Counter("vqueue_feature_seconds", "Seconds spent reading features.", ["tier"])
 FEATURE_FAULTS = Counter("vqueue_feature_faults", "Features refused, or a tier that failed.", ["reason"])
+IMAGES_ENCODED = Counter("vqueue_images_encoded", "Images that the vision tower worked through.")
+DECODE_STEPS = Counter("vqueue_decode_steps", "Forward passes that gave one token to each running row.")
 OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.")
+OUT_OF_MEMORY_ROWS = Histogram(
+    "vqueue_out_of_memory_rows", "Rows of a step that ran out of memory.", buckets=(1, 2, 4, 8, 16, 32, 64)
+)
 GPU_UTILISATION = Gauge("vqueue_gpu_utilisation", "Share of time the GPU was busy, by NVML.", ["gpu"])
 GPU_MEMORY = Gauge("vqueue_gpu_memory_bytes", "GPU memory, by NVML.", ["gpu", "kind"])
 LOOP_FAULTS = Counter("vqueue_loop_faults", "Steps of a loop that raised.", ["loop"])

@@ -1,0 +1,181 @@
+"""The fetcher process: downloads the images that jobs refer to, checks them, stores them once."""
+
+import random
+import signal
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition, Event
+from urllib.parse import urlsplit
+
+import structlog
+
+from app import telemetry
+from app.config import Settings, read_settings
+from app.db import Sessions, make_engine, make_sessions, transaction
+from app.errors import FatalWork, WorkError
+from app.loops import Loop
+from app.references import RefKind
+from app.states import GiveUp, RetryPolicy, TryAgain, after_error
+from app.store import images
+from app.store.images import FetchTask, StoredImage
+from workers.sources import SourceReader
+
+log = structlog.get_logger()
+
+Outcome = StoredImage | TryAgain | GiveUp
+
+# Delays between tries of one image: from a second up to a minute, or what the host asked for.
+LONGEST_DELAY_S = 60.0
+QUIET_S = 5.0  # how long `settle` and a stop wait for downloads by default
+
+
+class Fetcher:
+    """Claims due images and downloads them on its threads, a few at a time from each host."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        read: Callable[[FetchTask], bytes],
+        keep: Callable[[FetchTask, bytes], StoredImage],
+        settings: Settings,
+        spread: Callable[[], float] = random.random,
+    ) -> None:
+        self._sessions = sessions
+        self._read = read
+        self._keep = keep
+        self._settings = settings
+        self._policy = RetryPolicy(attempts=settings.fetch_attempts, longest_s=LONGEST_DELAY_S)
+        self._spread = spread
+        self._pool = ThreadPoolExecutor(settings.fetch_threads, thread_name_prefix="fetch")
+        self._changed = Condition()
+        self._waiting: deque[FetchTask] = deque()
+        self._active: Counter[str] = Counter()
+
+    def step(self) -> bool:
+        """Claim what the threads have room for and start what its host has room for; whether any was new."""
+        with self._changed:
+            room = self._settings.fetch_threads - self._active.total() - len(self._waiting)
+        claimed: list[FetchTask] = []
+        if room > 0:
+            with transaction(self._sessions) as session:
+                lease_s = self._settings.fetch_total_s
+                claimed = images.claim_fetches(session, limit=room, lease_s=lease_s)
+        with self._changed:
+            self._waiting.extend(claimed)
+            self._start_some()
+        return bool(claimed)
+
+    def settle(self, timeout_s: float = QUIET_S) -> bool:
+        """Wait until nothing is being downloaded; whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._active and not self._waiting, timeout_s)
+
+    def close(self) -> None:
+        """Let running downloads end; what had not begun is due again when its lease runs out."""
+        with self._changed:
+            self._waiting.clear()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _start_some(self) -> None:
+        for _ in range(len(self._waiting)):
+            task = self._waiting.popleft()
+            host = _host(task)
+            if self._active[host] >= self._settings.fetch_per_host:
+                self._waiting.append(task)
+                continue
+            self._active[host] += 1
+            self._pool.submit(self._run, task, host)
+
+    def _run(self, task: FetchTask, host: str) -> None:
+        try:
+            self.fetch(task)
+        except Exception:  # the top of a thread's work: the lease brings the image back
+            log.exception("fetch_unrecorded", image=task.id, attempt=task.attempt)
+        finally:
+            with self._changed:
+                self._active[host] -= 1
+                if not self._active[host]:
+                    del self._active[host]
+                self._start_some()
+                self._changed.notify_all()
+
+    def fetch(self, task: FetchTask) -> None:
+        """Download one image and record what came of it."""
+        with telemetry.stage("fetch"):
+            outcome = self._outcome(task)
+        with transaction(self._sessions) as session:
+            match outcome:
+                case StoredImage():
+                    images.record_stored(session, task, outcome)
+                case GiveUp(code, message):
+                    images.record_failed(session, task, code, message)
+                case again:
+                    images.record_later(session, task, again.after_s)
+
+    def _outcome(self, task: FetchTask) -> Outcome:
+        try:
+            stored = self._keep(task, self._read(task))
+        except WorkError as error:
+            return self._after(task, error)
+        except Exception as error:  # a bug of ours must not stop the other images
+            log.exception("fetch_faulted", image=task.id, attempt=task.attempt)
+            return self._after(task, FatalWork("internal_error", f"Unexpected {type(error).__name__}."))
+        telemetry.FETCHES.labels("stored").inc()
+        log.info("image_stored", image=task.id, kind=task.kind, bytes=stored.bytes, attempt=task.attempt)
+        return stored
+
+    def _after(self, task: FetchTask, error: WorkError) -> TryAgain | GiveUp:
+        decided = after_error(error, attempt=task.attempt, policy=self._policy, spread=self._spread())
+        telemetry.FETCHES.labels(error.code if isinstance(decided, GiveUp) else "retried").inc()
+        log.info(
+            "image_failed" if isinstance(decided, GiveUp) else "image_retried",
+            image=task.id,
+            kind=task.kind,
+            code=error.code,
+            attempt=task.attempt,
+        )
+        return decided
+
+
+def _host(task: FetchTask) -> str:
+    """What the limit per host counts by: the host of a URL; the object store takes what the threads give."""
+    if task.kind != RefKind.URL:
+        return f"{task.kind}:{task.id}"
+    return urlsplit(task.ref).hostname or ""
+
+
+def serve(settings: Settings) -> None:
+    """Fetch until SIGTERM or SIGINT, then let running downloads end."""
+    stopping = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    database = make_engine(
+        settings.database_url.get_secret_value(),
+        pool_size=settings.database_pool_size,
+        application="fetcher",
+    )
+    sources = SourceReader.of(settings, make_sessions(database))
+    fetcher = Fetcher(
+        sessions=make_sessions(database), read=sources.read, keep=sources.keep, settings=settings
+    )
+    loop = Loop("fetch", fetcher.step, idle_s=settings.dispatch_poll_s)
+    loop.start()
+    telemetry.serve_metrics(settings.metrics_port, role="fetcher")
+    log.info("fetcher_ready")
+    stopping.wait()
+    loop.stop()
+    loop.join(settings.drain_s)
+    fetcher.close()
+    log.info("fetcher_stopped")
+
+
+def main() -> None:
+    settings = read_settings()
+    telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="fetcher")
+    serve(settings)
+
+
+if __name__ == "__main__":
+    main()
