@@ -11,14 +11,22 @@ from sqlalchemy import Engine
 
 from app import telemetry
 from app.auth import Keys
+from app.batches import Batches
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
+from app.files import Files
+from app.limits import Limits
 from app.objects import ObjectStore, make_objects
 from app.readiness import Check, readiness_checks
+from app.routes.batches import batch_routes
+from app.routes.caller import caller_of
 from app.routes.edge import Edge
 from app.routes.errors import add_error_handlers
+from app.routes.files import file_routes
 from app.routes.health import health_routes
 from app.routes.metrics import metrics_routes
+from app.routes.models import model_routes
+from app.served import ServedModels
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
@@ -33,6 +41,9 @@ class Services:
     engine: Engine
     objects: ObjectStore
     keys: Keys
+    files: Files
+    batches: Batches
+    models: ServedModels
     checks: tuple[Check, ...]
 
     def close(self) -> None:
@@ -46,10 +57,21 @@ def wire(settings: Settings) -> Services:
     )
     objects = make_objects(settings)
     sessions = make_sessions(engine)
+    limits = Limits(
+        sessions=sessions,
+        backlog_max_jobs=settings.backlog_max_jobs,
+        disk_min_free_bytes=settings.disk_min_free_bytes,
+        data_dir=settings.data_dir,
+    )
     return Services(
         engine=engine,
         objects=objects,
         keys=Keys(sessions=sessions),
+        files=Files(
+            sessions=sessions, objects=objects, limits=limits, batch_max_bytes=settings.file_max_bytes
+        ),
+        batches=Batches(sessions=sessions, limits=limits),
+        models=ServedModels(sessions=sessions, own=settings.served_model),
         checks=readiness_checks(
             engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
         ),
@@ -66,8 +88,15 @@ def build_app(services: Services) -> FastAPI:
     app = FastAPI(title="vqueue", version=version("vqueue"), lifespan=lifespan, redoc_url=None)
     app.add_middleware(Edge)
     add_error_handlers(app)
-    app.include_router(health_routes(services.checks))
-    app.include_router(metrics_routes())
+    caller = caller_of(services.keys)
+    for routes in (
+        file_routes(files=services.files, caller=caller),
+        batch_routes(batches=services.batches, caller=caller),
+        model_routes(models=services.models, caller=caller),
+        health_routes(services.checks),
+        metrics_routes(),
+    ):
+        app.include_router(routes)
     return app
 
 

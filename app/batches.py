@@ -1,0 +1,154 @@
+"""Batches: submitted once however often they are sent, read, listed, cancelled."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app.db import Sessions, transaction
+from app.errors import Conflict, NotFound, RequestError
+from app.files import BATCH
+from app.ids import new_batch_id
+from app.limits import Limits
+from app.states import BatchStatus
+from app.store import batches as store
+from app.store.batches import BatchRow, NewBatch
+from app.store.files import read_file
+
+# The stock SDK retries twice, each after at most 600 s of waiting for an answer and 120 s of pause.
+REPEATED_WITHIN_S = 30 * 60
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a client asks for. `window_s` is its `completion_window` in seconds."""
+
+    input_file_id: str
+    endpoint: str
+    completion_window: str
+    window_s: int
+    metadata: Mapping[str, str] | None
+    output_expires_after_s: int | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a list, and whether more follow."""
+
+    batches: Sequence[BatchRow]
+    has_more: bool
+
+
+class Batches:
+    def __init__(self, *, sessions: Sessions, limits: Limits) -> None:
+        self._sessions = sessions
+        self._limits = limits
+
+    def submit(
+        self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
+    ) -> BatchRow:
+        """A new batch, or the one that the same request made before.
+
+        A request is the same if it carries the same idempotency key; or, without one, if it is a client's
+        retry and says the same as a batch made lately.
+        """
+        request_hash = hash_wish(wish)
+        refusal = self._limits.refusal()
+        with transaction(self._sessions) as session:
+            # The first try may still be in the middle of its transaction.
+            store.lock_submission(session, tenant_id, idempotency_key or request_hash)
+            if idempotency_key:
+                found = store.find_by_key(session, tenant_id, idempotency_key)
+                _check_same(found, request_hash)
+            elif is_retry:
+                found = store.find_repeated(session, tenant_id, request_hash, within_s=REPEATED_WITHIN_S)
+            else:
+                found = None
+            if found is not None:
+                log.info("batch_repeated", batch=found.id)
+                return found
+            if refusal is not None:
+                raise refusal
+            batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
+        log.info("batch_submitted", batch=batch.id)
+        return batch
+
+    def read(self, tenant_id: str, batch_id: str) -> BatchRow:
+        """A batch of this tenant; `NotFound` for any other."""
+        with transaction(self._sessions) as session:
+            return _found(store.read_batch(session, tenant_id, batch_id), batch_id)
+
+    def list(self, tenant_id: str, *, limit: int, after: str | None = None) -> Page:
+        with transaction(self._sessions) as session:
+            cursor = _found(store.read_batch(session, tenant_id, after), after) if after else None
+            found = store.list_batches(session, tenant_id, limit=limit + 1, after=cursor)
+        return Page(found[:limit], has_more=len(found) > limit)
+
+    def cancel(self, tenant_id: str, batch_id: str) -> BatchRow:
+        """Start to cancel; harmless while that is under way. `Conflict` for a batch that ended otherwise."""
+        with transaction(self._sessions) as session:
+            cancelled = store.cancel_batch(session, tenant_id, batch_id)
+            batch = cancelled or _found(store.read_batch(session, tenant_id, batch_id), batch_id)
+        if batch.status is not BatchStatus.CANCELLING:
+            raise Conflict(
+                f"Batch {batch_id} cannot be cancelled: its status is {batch.status.value}.",
+                param="batch_id",
+                code="batch_not_cancellable",
+            )
+        if cancelled:
+            log.info("batch_cancelling", batch=batch_id)
+        return batch
+
+    def _insert(
+        self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
+    ) -> BatchRow:
+        _check_input(session, tenant_id, wish.input_file_id)
+        new = NewBatch(
+            id=new_batch_id(),
+            tenant_id=tenant_id,
+            endpoint=wish.endpoint,
+            input_file_id=wish.input_file_id,
+            completion_window=wish.completion_window,
+            window_s=wish.window_s,
+            metadata=json.dumps(wish.metadata) if wish.metadata else None,
+            output_expires_after_s=wish.output_expires_after_s,
+            request_hash=request_hash,
+            idempotency_key=idempotency_key,
+        )
+        return store.insert_batch(session, new)
+
+
+def hash_wish(wish: Wish) -> str:
+    """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
+    said = json.dumps({**vars(wish), "metadata": dict(wish.metadata or {})}, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def _check_same(found: BatchRow | None, request_hash: str) -> None:
+    if found is not None and found.request_hash != request_hash:
+        raise Conflict(
+            "This Idempotency-Key was used before, with another request.", code="idempotency_key_reused"
+        )
+
+
+def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
+    file = read_file(session, tenant_id, file_id)
+    if file is None:
+        raise NotFound(f"No such File object: {file_id}", param="input_file_id", code="file_not_found")
+    if file.purpose != BATCH:
+        raise RequestError(
+            f"The purpose of file {file_id} is '{file.purpose}'; a batch needs a file of purpose 'batch'.",
+            param="input_file_id",
+            code="invalid_purpose",
+        )
+
+
+def _found(batch: BatchRow | None, batch_id: str) -> BatchRow:
+    if batch is None:
+        raise NotFound(f"No batch found with id '{batch_id}'.", param="batch_id", code="batch_not_found")
+    return batch

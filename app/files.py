@@ -1,0 +1,218 @@
+"""Files: streamed in from a form, listed, read back, deleted."""
+
+import mimetypes
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from app.db import Sessions, transaction
+from app.errors import NotFound, RequestError, TooLarge, WorkError
+from app.ids import file_key, new_file_id
+from app.limits import Limits
+from app.multipart import Part
+from app.objects import ObjectStore
+from app.store import files as store
+from app.store.files import FileRow, NewFile
+
+BATCH = "batch"
+# What clients may upload: input of batches, and images that jobs name by file id.
+PURPOSES = (BATCH, "vision", "user_data")
+# OpenAI's limit for files of other purposes than batch.
+FILE_BYTES = 512 * 10**6
+# OpenAI's: input files go after 30 days unless the client says otherwise; others stay.
+BATCH_FILE_S = 30 * 86_400
+EXPIRES_S = range(3600, BATCH_FILE_S + 1)
+FILENAME_CHARS = 255
+# A form of ours has four fields.
+MOST_FIELDS = 16
+OCTETS = "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a list, and whether more follow."""
+
+    files: Sequence[FileRow]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A file whose bytes lie in the object store, but which is not known yet."""
+
+    id: str
+    key: str
+    filename: str
+    content_type: str
+    bytes: int
+
+
+class Files:
+    def __init__(
+        self, *, sessions: Sessions, objects: ObjectStore, limits: Limits, batch_max_bytes: int
+    ) -> None:
+        self._sessions = sessions
+        self._objects = objects
+        self._limits = limits
+        self._max_bytes = dict.fromkeys(PURPOSES, FILE_BYTES) | {BATCH: batch_max_bytes}
+
+    def upload(self, tenant_id: str, parts: Iterable[Part]) -> FileRow:
+        """Keep the file of a form. Its bytes pass through unheld; the fields may come in any order.
+
+        What was stored is taken back when the form turns out to be wrong. Only a crash, or Postgres failing
+        at the end, may leave bytes behind that no file points to.
+        """
+        if refusal := self._limits.disk_refusal():
+            raise refusal
+        file_id = new_file_id()
+        fields: dict[str, str] = {}
+        draft: _Draft | None = None
+        try:
+            for part in parts:
+                if part.name != "file" or part.filename is None:
+                    _keep_field(fields, part)
+                elif draft is not None:
+                    raise _wrong("file", "send one file at a time")
+                else:
+                    draft = self._store(tenant_id, file_id, part, fields.get("purpose"))
+            new = self._check(tenant_id, draft, fields)
+        except BaseException:
+            if draft is not None:
+                with suppress(WorkError):  # the first error is the one to tell
+                    self._objects.delete(draft.key)
+            raise
+        with transaction(self._sessions) as session:
+            return store.insert_file(session, new)
+
+    def read(self, tenant_id: str, file_id: str) -> FileRow:
+        """A file of this tenant; `NotFound` for one that is not, or has expired."""
+        with transaction(self._sessions) as session:
+            file = store.read_file(session, tenant_id, file_id)
+        if file is None:
+            raise NotFound(f"No such File object: {file_id}", param="id", code="file_not_found")
+        return file
+
+    def list(
+        self,
+        tenant_id: str,
+        *,
+        limit: int,
+        newest_first: bool = True,
+        after: str | None = None,
+        purpose: str | None = None,
+    ) -> Page:
+        cursor = self.read(tenant_id, after) if after else None
+        with transaction(self._sessions) as session:
+            found = store.list_files(
+                session,
+                tenant_id,
+                limit=limit + 1,
+                newest_first=newest_first,
+                after=cursor,
+                purpose=purpose,
+            )
+        return Page(found[:limit], has_more=len(found) > limit)
+
+    def content(self, file: FileRow) -> Iterator[bytes]:
+        """The file's bytes in blocks; `ObjectMissing` at once when they are gone."""
+        return self._objects.open(file.object_key)
+
+    def delete(self, tenant_id: str, file_id: str) -> None:
+        file = self.read(tenant_id, file_id)
+        # The bytes go first: a crash in between leaves a file that can be deleted again, not bytes for ever.
+        self._objects.delete(file.object_key)
+        with transaction(self._sessions) as session:
+            store.delete_file(session, tenant_id, file_id)
+
+    def _store(self, tenant_id: str, file_id: str, part: Part, purpose: str | None) -> _Draft:
+        """Stream the file's bytes away. What is known of its purpose by now is checked before."""
+        filename = _clean_filename(part.filename or "")
+        if purpose is not None:
+            _check_purpose(purpose, filename)
+        key, content_type = file_key(tenant_id, file_id), _content_type(part.content_type, filename)
+        most = self._max_bytes[purpose] if purpose else max(self._max_bytes.values())
+        try:
+            size = self._objects.put_stream(key, part.blocks(), content_type=content_type, max_bytes=most)
+        except TooLarge:
+            raise _too_large(most) from None
+        return _Draft(file_id, key, filename, content_type, size)
+
+    def _check(self, tenant_id: str, draft: _Draft | None, fields: Mapping[str, str]) -> NewFile:
+        """The file as the whole form describes it."""
+        if "purpose" not in fields:
+            raise _missing("purpose")
+        if draft is None:
+            raise _missing("file")
+        purpose = fields["purpose"]
+        _check_purpose(purpose, draft.filename)
+        if draft.bytes > self._max_bytes[purpose]:
+            raise _too_large(self._max_bytes[purpose])
+        if not draft.bytes:
+            raise RequestError("The file is empty.", param="file", code="empty_file")
+        return NewFile(
+            id=draft.id,
+            tenant_id=tenant_id,
+            purpose=purpose,
+            filename=draft.filename,
+            content_type=draft.content_type,
+            bytes=draft.bytes,
+            object_key=draft.key,
+            expires_after_s=_expires_after_s(fields),
+        )
+
+
+def _keep_field(fields: dict[str, str], part: Part) -> None:
+    if len(fields) == MOST_FIELDS:
+        raise _wrong(part.name, "the form has too many fields")
+    fields[part.name] = part.text()
+
+
+def _check_purpose(purpose: str, filename: str) -> None:
+    if purpose not in PURPOSES:
+        raise _wrong("purpose", f"it must be one of {', '.join(PURPOSES)}")
+    if purpose == BATCH and not filename.lower().endswith(".jsonl"):
+        raise RequestError(
+            "Invalid file format for Batch API. Must be .jsonl", param="file", code="invalid_file_format"
+        )
+
+
+def _expires_after_s(fields: Mapping[str, str]) -> int | None:
+    anchor, seconds = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
+    if anchor is None and seconds is None:
+        return BATCH_FILE_S if fields["purpose"] == BATCH else None
+    if anchor != "created_at":
+        raise _wrong("expires_after[anchor]", "it must be 'created_at'")
+    if seconds is None or not seconds.isdecimal() or len(seconds) > 9 or int(seconds) not in EXPIRES_S:
+        raise _wrong("expires_after[seconds]", f"it must be from {EXPIRES_S[0]} to {EXPIRES_S[-1]}")
+    return int(seconds)
+
+
+def _clean_filename(filename: str) -> str:
+    """The last part of a path, without control characters; a client's folders are not our business."""
+    name = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    name = "".join(character for character in name if character.isprintable()).strip()
+    if not name or len(name) > FILENAME_CHARS:
+        raise _wrong("file", f"its name must have 1 to {FILENAME_CHARS} characters")
+    return name
+
+
+def _content_type(given: str | None, filename: str) -> str:
+    """What the client says, unless that is nothing; then by the file's name."""
+    if given and given != OCTETS and given.isascii() and given.isprintable():
+        return given
+    if filename.lower().endswith(".jsonl"):
+        return "application/jsonl"
+    return mimetypes.guess_type(filename)[0] or OCTETS
+
+
+def _wrong(param: str, reason: str) -> RequestError:
+    return RequestError(f"Invalid '{param}': {reason}.", param=param, code="invalid_value")
+
+
+def _missing(param: str) -> RequestError:
+    return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_parameter")
+
+
+def _too_large(most: int) -> RequestError:
+    message = f"File is too large. The limit for this purpose is {most:,} bytes."
+    return RequestError(message, param="file", code="file_too_large")

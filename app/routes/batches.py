@@ -1,0 +1,71 @@
+"""Batches over HTTP: create, look at, list, cancel."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query
+
+from app.auth import Tenant
+from app.batches import Batches, Wish
+from app.routes.bodies import documented, json_body
+from app.routes.caller import Caller
+from app.routes.render import batch_list, batch_object
+from app.schemas import BatchCreate, BatchList, BatchObject, window_seconds
+
+# A batch's body is a few ids and at most 16 metadata pairs.
+BODY_BYTES = 256 * 1024
+MOST_BATCHES = 100  # OpenAI's
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
+RetryCount = Annotated[str, Header(alias="x-stainless-retry-count", include_in_schema=False)]
+
+
+def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/v1/batches", tags=["batches"])
+    read_body = json_body(BatchCreate, max_bytes=BODY_BYTES)
+
+    @router.post("", openapi_extra=documented(BatchCreate))
+    def create(
+        tenant: Annotated[Tenant, Depends(caller)],
+        body: Annotated[BatchCreate, Depends(read_body)],
+        idempotency_key: IdempotencyKey = None,
+        retry_count: RetryCount = "0",
+    ) -> BatchObject:
+        """Create a batch from an uploaded file. The same request sent again gives the same batch."""
+        batch = batches.submit(
+            tenant.id,
+            _wish(body),
+            idempotency_key=idempotency_key,
+            is_retry=retry_count.strip() not in ("", "0"),
+        )
+        return batch_object(batch)
+
+    @router.get("")
+    def list_batches(
+        tenant: Annotated[Tenant, Depends(caller)],
+        limit: Annotated[int, Query(ge=1, le=MOST_BATCHES)] = 20,
+        after: str | None = None,
+    ) -> BatchList:
+        """The batches, newest first."""
+        return batch_list(batches.list(tenant.id, limit=limit, after=after))
+
+    @router.get("/{batch_id}")
+    def read(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
+        return batch_object(batches.read(tenant.id, batch_id))
+
+    @router.post("/{batch_id}/cancel")
+    def cancel(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
+        """Stop a batch; what is answered by then stays available."""
+        return batch_object(batches.cancel(tenant.id, batch_id))
+
+    return router
+
+
+def _wish(body: BatchCreate) -> Wish:
+    expiry = body.output_expires_after
+    return Wish(
+        input_file_id=body.input_file_id,
+        endpoint=body.endpoint,
+        completion_window=body.completion_window,
+        window_s=window_seconds(body.completion_window),
+        metadata=body.metadata,
+        output_expires_after_s=expiry.seconds if expiry else None,
+    )

@@ -1,0 +1,97 @@
+"""Files over HTTP: upload, list, look at, read, delete."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+from urllib.parse import quote
+
+import anyio
+from anyio.from_thread import run
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import StreamingResponse
+
+from app.auth import Tenant
+from app.files import Files
+from app.multipart import Form
+from app.routes.bodies import blocks
+from app.routes.caller import Caller
+from app.routes.render import file_list, file_object
+from app.schemas import FileDeleted, FileList, FileObject
+from app.store.files import FileRow
+
+# An upload holds its thread for as long as the client sends: these wait for each other, not for all the rest.
+UPLOADS = 32
+MOST_FILES = 10_000  # OpenAI's
+FORM = {"type": "object", "required": ["purpose", "file"]} | {
+    "properties": {
+        "purpose": {"type": "string"},
+        "expires_after[anchor]": {"type": "string"},
+        "expires_after[seconds]": {"type": "integer"},
+        "file": {"type": "string", "format": "binary"},
+    }
+}
+UPLOAD_DOC = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}}
+
+
+def file_routes(*, files: Files, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/v1/files", tags=["files"])
+    uploads = anyio.CapacityLimiter(UPLOADS)
+
+    @router.post("", openapi_extra=UPLOAD_DOC)
+    async def upload(request: Request, tenant: Annotated[Tenant, Depends(caller)]) -> FileObject:
+        """Upload a file: the input of a batch, or an image that jobs name by its id."""
+        form = Form(request.headers.get("content-type"), _pulled(request))
+        return file_object(await run_sync(files.upload, tenant.id, form.parts(), limiter=uploads))
+
+    @router.get("")
+    def list_files(
+        tenant: Annotated[Tenant, Depends(caller)],
+        limit: Annotated[int, Query(ge=1, le=MOST_FILES)] = MOST_FILES,
+        after: str | None = None,
+        order: Literal["asc", "desc"] = "desc",
+        purpose: str | None = None,
+    ) -> FileList:
+        """The files, newest first unless asked otherwise."""
+        page = files.list(tenant.id, limit=limit, newest_first=order == "desc", after=after, purpose=purpose)
+        return file_list(page)
+
+    @router.get("/{file_id}")
+    def read(tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]) -> FileObject:
+        return file_object(files.read(tenant.id, file_id))
+
+    @router.get("/{file_id}/content", response_class=StreamingResponse)
+    def content(
+        tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]
+    ) -> StreamingResponse:
+        """The file's bytes."""
+        file = files.read(tenant.id, file_id)
+        return StreamingResponse(
+            files.content(file), media_type=file.content_type, headers=_download_headers(file)
+        )
+
+    @router.delete("/{file_id}")
+    def delete(tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]) -> FileDeleted:
+        files.delete(tenant.id, file_id)
+        return FileDeleted(id=file_id)
+
+    return router
+
+
+def _pulled(request: Request) -> Iterator[bytes]:
+    """The body for a thread, which takes each block from the event loop when it is ready for it."""
+    stream = blocks(request)
+
+    async def pull() -> bytes | None:
+        return await anext(stream, None)
+
+    while (block := run(pull)) is not None:
+        yield block
+
+
+def _download_headers(file: FileRow) -> dict[str, str]:
+    """Named, sized, and never shown by a browser as a page of ours."""
+    return {
+        "Content-Length": str(file.bytes),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.filename, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+    }

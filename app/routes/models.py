@@ -1,0 +1,25 @@
+"""The models that are served, over HTTP."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+
+from app.auth import Tenant
+from app.routes.caller import Caller
+from app.schemas import ModelList, ModelObject
+from app.served import ServedModels
+
+
+def model_routes(*, models: ServedModels, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/v1/models", tags=["models"])
+
+    @router.get("")
+    def list_models(_: Annotated[Tenant, Depends(caller)]) -> ModelList:
+        return ModelList(data=[ModelObject(id=name, created=models.since) for name in models.names()])
+
+    # A hub id such as Qwen/Qwen3-VL-2B-Instruct has a slash in it.
+    @router.get("/{model:path}")
+    def read(_: Annotated[Tenant, Depends(caller)], model: str) -> ModelObject:
+        return ModelObject(id=models.check(model), created=models.since)
+
+    return router

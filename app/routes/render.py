@@ -1,0 +1,100 @@
+"""Turns rows into the bodies that clients see."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app import batches, files
+from app.errors import LineError
+from app.schemas import (
+    BatchError,
+    BatchErrors,
+    BatchList,
+    BatchObject,
+    BatchUsage,
+    FileList,
+    FileObject,
+    InputDetails,
+    OutputDetails,
+    RequestCounts,
+)
+from app.store.batches import BatchRow
+from app.store.files import FileRow
+
+
+def file_object(file: FileRow) -> FileObject:
+    return FileObject(
+        id=file.id,
+        bytes=file.bytes,
+        created_at=unix(file.created_at),
+        expires_at=unix_or_none(file.expires_at),
+        filename=file.filename,
+        purpose=file.purpose,
+    )
+
+
+def file_list(page: files.Page) -> FileList:
+    data = [file_object(file) for file in page.files]
+    first, last = (data[0].id, data[-1].id) if data else (None, None)
+    return FileList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+
+
+def batch_object(batch: BatchRow) -> BatchObject:
+    return BatchObject(
+        id=batch.id,
+        endpoint=batch.endpoint,
+        model=batch.model,
+        errors=_errors(batch.errors),
+        input_file_id=batch.input_file_id,
+        completion_window=batch.completion_window,
+        status=batch.status,
+        output_file_id=batch.output_file_id,
+        error_file_id=batch.error_file_id,
+        created_at=unix(batch.created_at),
+        in_progress_at=unix_or_none(batch.in_progress_at),
+        expires_at=unix(batch.expires_at),
+        finalizing_at=unix_or_none(batch.finalizing_at),
+        completed_at=unix_or_none(batch.completed_at),
+        failed_at=unix_or_none(batch.failed_at),
+        expired_at=unix_or_none(batch.expired_at),
+        cancelling_at=unix_or_none(batch.cancelling_at),
+        cancelled_at=unix_or_none(batch.cancelled_at),
+        request_counts=_counts(batch),
+        usage=_usage(batch),
+        metadata=dict(batch.metadata) if batch.metadata else None,
+    )
+
+
+def batch_list(page: batches.Page) -> BatchList:
+    data = [batch_object(batch) for batch in page.batches]
+    first, last = (data[0].id, data[-1].id) if data else (None, None)
+    return BatchList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+
+
+def unix(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+def unix_or_none(moment: datetime | None) -> int | None:
+    return None if moment is None else unix(moment)
+
+
+def _errors(errors: Sequence[LineError]) -> BatchErrors | None:
+    rows = [BatchError(code=e.code, message=e.message, param=e.param, line=e.line) for e in errors]
+    return BatchErrors(data=rows) if rows else None
+
+
+def _counts(batch: BatchRow) -> RequestCounts:
+    """All 0 until the file is read: a share of a total that is not known would mislead."""
+    if not batch.total:
+        return RequestCounts(total=0, completed=0, failed=0)
+    return RequestCounts(total=batch.total, completed=batch.completed, failed=batch.failed)
+
+
+def _usage(batch: BatchRow) -> BatchUsage:
+    return BatchUsage(
+        input_tokens=batch.prompt_tokens,
+        input_tokens_details=InputDetails(cached_tokens=batch.cached_tokens),
+        output_tokens=batch.completion_tokens,
+        output_tokens_details=OutputDetails(),
+        total_tokens=batch.prompt_tokens + batch.completion_tokens,
+    )

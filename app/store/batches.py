@@ -1,0 +1,185 @@
+"""Batches: submitted once, read, listed, cancelled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Result, RowMapping, text
+from sqlalchemy.orm import Session
+
+from app.errors import LineError
+from app.states import BatchStatus
+
+
+@dataclass(frozen=True)
+class NewBatch:
+    id: str
+    tenant_id: str
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    window_s: int
+    metadata: str | None  # JSON
+    output_expires_after_s: int | None
+    request_hash: str
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A batch as its owner sees it."""
+
+    id: str
+    status: BatchStatus
+    endpoint: str
+    input_file_id: str
+    completion_window: str
+    metadata: Mapping[str, str] | None
+    model: str | None
+    errors: Sequence[LineError]
+    request_hash: str
+    total: int
+    completed: int
+    failed: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    output_file_id: str | None
+    error_file_id: str | None
+    created_at: datetime
+    expires_at: datetime
+    in_progress_at: datetime | None
+    finalizing_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    expired_at: datetime | None
+    cancelling_at: datetime | None
+    cancelled_at: datetime | None
+
+
+def lock_submission(session: Session, tenant_id: str, name: str) -> None:
+    """Let one submission of this name in at a time, until the transaction ends."""
+    session.execute(
+        text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": f"{tenant_id}\n{name}"}
+    )
+
+
+def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
+    row = session.execute(
+        text(
+            """
+            INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
+                                 output_expires_after_s, request_hash, idempotency_key, expires_at)
+            VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
+                    CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
+                    now() + :window_s * interval '1 second')
+            RETURNING *
+            """
+        ),
+        vars(batch),
+    )
+    return _batch(row.mappings().one())
+
+
+def read_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
+    return _one(
+        session.execute(
+            text("SELECT * FROM batches WHERE id = :id AND tenant_id = :tenant"),
+            {"id": batch_id, "tenant": tenant_id},
+        )
+    )
+
+
+def find_by_key(session: Session, tenant_id: str, idempotency_key: str) -> BatchRow | None:
+    return _one(
+        session.execute(
+            text("SELECT * FROM batches WHERE tenant_id = :tenant AND idempotency_key = :key"),
+            {"tenant": tenant_id, "key": idempotency_key},
+        )
+    )
+
+
+def find_repeated(session: Session, tenant_id: str, request_hash: str, *, within_s: int) -> BatchRow | None:
+    """The newest batch that the same request without a key made lately."""
+    return _one(
+        session.execute(
+            text(
+                """
+                SELECT * FROM batches
+                WHERE tenant_id = :tenant AND created_at > now() - :within * interval '1 second'
+                  AND request_hash = :hash AND idempotency_key IS NULL
+                ORDER BY created_at DESC, id DESC LIMIT 1
+                """
+            ),
+            {"tenant": tenant_id, "within": within_s, "hash": request_hash},
+        )
+    )
+
+
+def list_batches(
+    session: Session, tenant_id: str, *, limit: int, after: BatchRow | None
+) -> Sequence[BatchRow]:
+    """A page of a tenant's batches, newest first, from behind `after` on."""
+    rows = session.execute(
+        text(
+            """
+            SELECT * FROM batches
+            WHERE tenant_id = :tenant
+              AND (CAST(:after_id AS text) IS NULL
+                   OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
+            ORDER BY created_at DESC, id DESC LIMIT :limit
+            """
+        ),
+        {
+            "tenant": tenant_id,
+            "after_id": after.id if after else None,
+            "after_at": after.created_at if after else None,
+            "limit": limit,
+        },
+    )
+    return [_batch(row) for row in rows.mappings()]
+
+
+def cancel_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
+    """Start to cancel a batch that is being validated or in progress; None for any other."""
+    return _one(
+        session.execute(
+            text(
+                """
+                UPDATE batches SET status = 'cancelling', ending = 'cancelled', cancelling_at = now()
+                WHERE id = :id AND tenant_id = :tenant AND status IN ('validating', 'in_progress')
+                RETURNING *
+                """
+            ),
+            {"id": batch_id, "tenant": tenant_id},
+        )
+    )
+
+
+def estimate_open_jobs(session: Session, *, cap: int) -> int:
+    """Jobs that have not ended: those of batches by the batches' counts, direct ones counted up to `cap`."""
+    return session.execute(
+        text(
+            """
+            SELECT (SELECT coalesce(sum(greatest(greatest(total, ingested_lines) - completed - failed, 0)), 0)
+                    FROM batches WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling'))
+                 + (SELECT count(*) FROM (
+                        SELECT 1 FROM jobs
+                        WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
+                        LIMIT :cap) AS direct)
+            """
+        ),
+        {"cap": cap},
+    ).scalar_one()
+
+
+def _one(result: Result[Any]) -> BatchRow | None:
+    row = result.mappings().one_or_none()
+    return _batch(row) if row else None
+
+
+def _batch(row: RowMapping) -> BatchRow:
+    values = {field.name: row[field.name] for field in fields(BatchRow)}
+    errors = tuple(LineError(**error) for error in row["errors"] or ())
+    return BatchRow(**{**values, "status": BatchStatus(row["status"]), "errors": errors})

@@ -1,0 +1,111 @@
+"""Files: what is known of them; their bytes lie in the object store."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from sqlalchemy import RowMapping, text
+from sqlalchemy.orm import Session
+
+
+@dataclass(frozen=True)
+class NewFile:
+    id: str
+    tenant_id: str
+    purpose: str
+    filename: str
+    content_type: str
+    bytes: int
+    object_key: str
+    expires_after_s: int | None
+
+
+@dataclass(frozen=True)
+class FileRow:
+    id: str
+    purpose: str
+    filename: str
+    content_type: str
+    bytes: int
+    object_key: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+def insert_file(session: Session, file: NewFile) -> FileRow:
+    row = session.execute(
+        text(
+            """
+            INSERT INTO files (id, tenant_id, purpose, filename, content_type, bytes, object_key, expires_at)
+            VALUES (:id, :tenant_id, :purpose, :filename, :content_type, :bytes, :object_key,
+                    now() + CAST(:expires_after_s AS int) * interval '1 second')
+            RETURNING *
+            """
+        ),
+        vars(file),
+    )
+    return _file(row.mappings().one())
+
+
+def read_file(session: Session, tenant_id: str, file_id: str) -> FileRow | None:
+    """A tenant's file, unless it has expired."""
+    row = (
+        session.execute(
+            text(
+                """
+                SELECT * FROM files
+                WHERE id = :id AND tenant_id = :tenant AND (expires_at IS NULL OR expires_at > now())
+                """
+            ),
+            {"id": file_id, "tenant": tenant_id},
+        )
+        .mappings()
+        .one_or_none()
+    )
+    return _file(row) if row else None
+
+
+def list_files(
+    session: Session,
+    tenant_id: str,
+    *,
+    limit: int,
+    newest_first: bool,
+    after: FileRow | None,
+    purpose: str | None,
+) -> Sequence[FileRow]:
+    """A page of a tenant's unexpired files, in order of creation, from behind `after` on."""
+    beyond, order = ("<", "DESC") if newest_first else (">", "ASC")
+    rows = session.execute(
+        text(
+            f"""
+            SELECT * FROM files
+            WHERE tenant_id = :tenant AND (expires_at IS NULL OR expires_at > now())
+              AND (CAST(:purpose AS text) IS NULL OR purpose = :purpose)
+              AND (CAST(:after_id AS text) IS NULL
+                   OR (created_at, id) {beyond} (CAST(:after_at AS timestamptz), :after_id))
+            ORDER BY created_at {order}, id {order} LIMIT :limit
+            """  # noqa: S608 - the constants above
+        ),
+        {
+            "tenant": tenant_id,
+            "purpose": purpose,
+            "after_id": after.id if after else None,
+            "after_at": after.created_at if after else None,
+            "limit": limit,
+        },
+    )
+    return [_file(row) for row in rows.mappings()]
+
+
+def delete_file(session: Session, tenant_id: str, file_id: str) -> bool:
+    """Whether there was such a file."""
+    row = session.execute(
+        text("DELETE FROM files WHERE id = :id AND tenant_id = :tenant RETURNING id"),
+        {"id": file_id, "tenant": tenant_id},
+    ).one_or_none()
+    return row is not None
+
+
+def _file(row: RowMapping) -> FileRow:
+    return FileRow(**{field.name: row[field.name] for field in fields(FileRow)})
