@@ -49,7 +49,7 @@ def read_sources(session: Session, *, cap: int) -> list[Source]:
                        SELECT 1 FROM jobs j
                        WHERE j.batch_id = b.id AND j.state = 'ready'
                          AND (j.not_before IS NULL OR j.not_before <= now())
-                       LIMIT :cap) AS some) AS ready
+                       LIMIT :cap) AS found) AS ready
             FROM batches b
             WHERE b.status = 'in_progress' AND b.completed + b.failed < b.total AND b.expires_at > now()
             """
@@ -62,7 +62,7 @@ def read_sources(session: Session, *, cap: int) -> list[Source]:
             SELECT tenant_id, min(coalesce(deadline, created_at)) AS deadline, count(*) AS ready FROM (
                 SELECT tenant_id, deadline, created_at FROM jobs
                 WHERE batch_id IS NULL AND state = 'ready' AND (not_before IS NULL OR not_before <= now())
-                LIMIT :cap) AS some
+                LIMIT :cap) AS found
             GROUP BY tenant_id
             """
         ),
@@ -181,7 +181,7 @@ def count_backlog(session: Session, *, cap: int) -> Backlog:
                WHERE status IN ('validating', 'in_progress'))
               + (SELECT count(*) FROM (
                     SELECT 1 FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
-                    LIMIT :cap) AS some) AS open,
+                    LIMIT :cap) AS found) AS open,
               (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
               (SELECT count(*) FROM jobs WHERE state = 'running') AS running
             """

@@ -1,0 +1,213 @@
+"""The dispatcher fills a bounded window, sends again what was lost, and takes back what was abandoned."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.config import Settings
+from app.db import Sessions
+from app.dispatch import Dispatcher
+from app.errors import TransientWork
+from app.planner import Chunk
+from app.states import JobState
+from tests.rows import Rows
+
+
+class Broker:
+    """Remembers what was published, and can be switched off."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.away = False
+        self.waiting = 0
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        if self.away:
+            raise TransientWork("broker_unavailable", "away")
+        self.chunks.extend(chunks)
+
+    def depth(self, model: str) -> int:
+        return self.waiting
+
+    @property
+    def sent(self) -> list[int]:
+        return [job_id for chunk in self.chunks for job_id in chunk.job_ids]
+
+
+@pytest.fixture
+def rows(db: Sessions) -> Rows:
+    rows = Rows(db)
+    rows.add_batch()
+    return rows
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def dispatcher(db: Sessions, broker: Broker, settings: Settings, **changes: object) -> Dispatcher:
+    return Dispatcher(sessions=db, sender=broker, settings=settings.model_copy(update=changes))
+
+
+def test_ready_jobs_are_sent_once_and_marked_queued(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    ids = rows.add_jobs(5, batch_id="batch_1")
+    work = dispatcher(db, broker, settings)
+    assert (work.send(), work.send()) == (5, 0)
+    assert sorted(broker.sent) == ids
+    assert set(rows.states().values()) == {JobState.QUEUED}
+
+
+def test_the_window_bounds_what_waits_on_the_broker(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(10, batch_id="batch_1")
+    work = dispatcher(db, broker, settings, window_jobs=4)
+    assert (work.send(), work.send()) == (4, 0)
+    rows.run("UPDATE jobs SET state = 'running' WHERE state = 'queued'")
+    assert work.send() == 4
+
+
+def test_the_jobs_of_one_image_travel_together(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    images = [rows.add_image(letter * 64) for letter in "abcd"]
+    for image in images * 3:
+        rows.add_jobs(1, batch_id="batch_1", image_ids=[image], image_group=image)
+    dispatcher(db, broker, settings, chunk_jobs=3).send()
+    groups = [
+        {rows.one("SELECT image_group FROM jobs WHERE id = :id", id=job_id) for job_id in chunk.job_ids}
+        for chunk in broker.chunks
+    ]
+    assert groups == [{image} for image in images]
+
+
+def test_a_chunk_is_sized_by_the_visual_tokens_of_its_images(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    for letter in "abcd":
+        image = rows.add_image(letter * 64, width=640, height=640)  # 20 x 20 = 400 tokens
+        rows.add_jobs(1, batch_id="batch_1", image_ids=[image], image_group=image)
+    dispatcher(db, broker, settings, chunk_visual_tokens=800).send()
+    assert [len(chunk.job_ids) for chunk in broker.chunks] == [2, 2]
+
+
+@pytest.mark.parametrize("status", ["validating", "cancelling", "finalizing"])
+def test_jobs_of_a_batch_that_is_not_in_progress_stay(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings, status: str
+) -> None:
+    rows.add_jobs(2, batch_id="batch_1")
+    rows.run("UPDATE batches SET status = :status", status=status)
+    assert dispatcher(db, broker, settings).send() == 0
+
+
+def test_a_broker_that_is_away_leaves_the_jobs_ready(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    (job_id,) = rows.add_jobs(1, batch_id="batch_1")
+    broker.away = True
+    with pytest.raises(TransientWork):
+        dispatcher(db, broker, settings).send()
+    assert rows.states() == {job_id: JobState.READY}
+    broker.away = False
+    assert dispatcher(db, broker, settings).send() == 1
+
+
+def test_a_death_between_publish_and_mark_sends_the_jobs_again(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second message is harmless: its claim finds nothing to claim."""
+    (job_id,) = rows.add_jobs(1, batch_id="batch_1")
+    with monkeypatch.context() as patch:
+        patch.setattr("app.store.plans.mark_queued", _die)
+        with pytest.raises(KeyboardInterrupt):
+            dispatcher(db, broker, settings).send()
+    dispatcher(db, broker, settings).send()
+    assert broker.sent == [job_id, job_id]
+
+
+def test_a_lapsed_lease_brings_the_job_back_to_travel_alone(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    ids = rows.add_jobs(3, batch_id="batch_1", state="running", lease_until="2020-01-01", attempt=1)
+    work = dispatcher(db, broker, settings)
+    work.reap()
+    work.send()
+    assert sorted(chunk.job_ids for chunk in broker.chunks) == [(job_id,) for job_id in ids]
+
+
+def test_the_third_death_ends_the_job_as_engine_crash_and_counts_it(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2020-01-01", crashes=2)
+    dispatcher(db, broker, settings).reap()
+    assert rows.one("SELECT state || ' ' || error_code FROM jobs") == "failed engine_crash"
+    assert rows.counts() == (1, 0, 1)
+
+
+def test_a_lease_that_runs_is_left_alone(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2100-01-01")
+    dispatcher(db, broker, settings).reap()
+    assert rows.states() == {job_id: JobState.RUNNING}
+
+
+def test_what_a_purged_queue_lost_is_sent_again(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2020-01-01")
+    dispatcher(db, broker, settings).reap()
+    assert rows.states() == {job_id: JobState.READY}
+
+
+def test_what_still_waits_on_the_broker_is_not_sent_again(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2020-01-01")
+    broker.waiting = 1
+    dispatcher(db, broker, settings).reap()
+    assert rows.states() == {job_id: JobState.QUEUED}
+
+
+def test_a_direct_job_past_its_deadline_ends_as_expired(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    (job_id,) = rows.add_jobs(1, deadline="2020-01-01")
+    dispatcher(db, broker, settings).reap()
+    assert rows.states() == {job_id: JobState.EXPIRED}
+
+
+def test_after_an_outage_workers_get_time_to_renew_before_they_are_judged(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    now = 0.0
+    work = Dispatcher(sessions=db, sender=broker, settings=settings, clock=lambda: now)
+    broker.away = True
+    rows.add_jobs(1, batch_id="batch_1")
+    with pytest.raises(TransientWork):
+        work.step()
+    rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2020-01-01")
+    broker.away = False
+    now = settings.heartbeat_s
+    work.step()
+    assert JobState.RUNNING in rows.states().values()
+    now = 3 * settings.heartbeat_s
+    work.step()
+    assert JobState.RUNNING not in rows.states().values()
+
+
+def test_two_tenants_share_the_window(db: Sessions, rows: Rows, broker: Broker, settings: Settings) -> None:
+    large = rows.add_jobs(20, batch_id="batch_1")
+    other = Rows(db, tenant="tenant_b")
+    other.add_batch("batch_2")
+    small = other.add_jobs(3, batch_id="batch_2")
+    dispatcher(db, broker, settings, window_jobs=8).send()
+    assert set(small) <= set(broker.sent)
+    assert len(set(large) & set(broker.sent)) == 5
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
