@@ -1,0 +1,156 @@
+"""Turns to token ids and positions: the checkpoint's chat template, safe against control tokens in texts."""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+from app.errors import FatalWork, InvalidWork
+from app.visual_tokens import MERGE
+from workers.engine.base import ImagePart, Part, Request, TextPart, Turn
+from workers.engine.load import IMAGE_MARK
+from workers.engine.preprocess import Grid
+
+PRIVATE_USE = range(0xE000, 0xF900)
+TEMPLATE_MISMATCH = "the chat template does not place every image exactly once"
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Token ids, their rope positions (time, height, width) and the position of the first new token."""
+
+    ids: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    next_position: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class PromptBuilder:
+    """Builds prompts from any thread.
+
+    Control tokens that stand in a client's text are read as the plain characters they are made of. The
+    library's `sanitize_control_tokens` does the same, but switches a flag of the shared tokenizer meanwhile.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+    ) -> None:
+        self._render = tokenizer
+        self._special = {
+            token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special
+        }
+        self._image_id = self._special[IMAGE_MARK]
+        longest_first = sorted(self._special, key=len, reverse=True)
+        self._pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self.tokenizer = _backend(tokenizer)
+        self.tokenizer.encode_special_tokens = True
+
+    def build(self, turns: Sequence[Turn], grids: Sequence[Grid]) -> Prompt:
+        """The prompt of these turns; `grids` has one entry per image part, in order."""
+        mark = _unused_character(turns)
+        rendered = self._apply_template([self._message(turn, mark) for turn in turns])
+        runs: list[list[int] | Grid] = []
+        remaining = iter(grids)
+        for piece in self._pattern.split(rendered):
+            token = self._special.get(piece)
+            if token == self._image_id:
+                runs.append(_next(remaining))
+            elif token is not None:
+                runs.append([token])
+            elif piece:
+                runs.append(self.tokenizer.encode(piece.replace(mark, ""), add_special_tokens=False).ids)
+        if next(remaining, None) is not None:
+            raise FatalWork("model_unsupported", TEMPLATE_MISMATCH)
+        return _assemble(runs, self._image_id)
+
+    def _message(self, turn: Turn, mark: str) -> dict[str, object]:
+        return {"role": turn.role, "content": self._content(turn.parts, mark)}
+
+    def _content(self, parts: Sequence[Part], mark: str) -> list[dict[str, str]]:
+        """Parts as the template wants them, the mark breaking every control token, also one in two halves."""
+        content: list[dict[str, str]] = []
+        for before, part in itertools.pairwise([None, *parts]):
+            if isinstance(part, TextPart):
+                text = self._pattern.sub(lambda found: found[0][0] + mark + found[0][1:], part.text)
+                content.append(
+                    {"type": "text", "text": mark + text if isinstance(before, TextPart) else text}
+                )
+            else:
+                content.append({"type": "image"})
+        return content
+
+    def _apply_template(self, messages: list[dict[str, object]]) -> str:
+        rendered = self._render.apply_chat_template(
+            messages,  # pyright: ignore[reportArgumentType]  # the annotation knows only texts
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+        assert isinstance(rendered, str)
+        return rendered
+
+
+def placed_images(request: Request) -> list[int]:
+    """The image numbers in the order of their places; raises InvalidWork for a place without an image."""
+    places = [part.index for turn in request.turns for part in turn.parts if isinstance(part, ImagePart)]
+    for index in places:
+        if not 0 <= index < len(request.images):
+            raise InvalidWork("invalid_prompt", f"the prompt asks for image {index} of {len(request.images)}")
+    return places
+
+
+def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """A tokenizer of our own, so that no flag is shared with other users of the library's object."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        raise FatalWork("model_unsupported", f"{type(tokenizer).__name__} has no tokenizer.json")
+    own = Tokenizer.from_str(backend.to_str())
+    own.no_padding()
+    own.no_truncation()
+    return own
+
+
+def _unused_character(turns: Sequence[Turn]) -> str:
+    """A private-use character that no text contains."""
+    used = {char for turn in turns for part in turn.parts if isinstance(part, TextPart) for char in part.text}
+    for code in PRIVATE_USE:
+        if chr(code) not in used:
+            return chr(code)
+    raise InvalidWork("invalid_prompt", "the text uses every private-use character")
+
+
+def _next(grids: Iterator[Grid]) -> Grid:
+    grid = next(grids, None)
+    if grid is None:
+        raise FatalWork("model_unsupported", TEMPLATE_MISMATCH)
+    return grid
+
+
+def _assemble(runs: Sequence[list[int] | Grid], image_id: int) -> Prompt:
+    """Text advances one position a token; an image is a plane at one time and advances by its longer side."""
+    ids: list[NDArray[np.int64]] = []
+    positions: list[NDArray[np.int64]] = []
+    start = 0
+    for run in runs:
+        if isinstance(run, Grid):
+            rows, columns = run.height // MERGE, run.width // MERGE
+            ids.append(np.full(run.tokens, image_id, np.int64))
+            positions.append(_plane(rows, columns) + start)
+            start += max(rows, columns)
+        else:
+            ids.append(np.asarray(run, np.int64))
+            positions.append(np.broadcast_to(np.arange(len(run)) + start, (3, len(run))))
+            start += len(run)
+    return Prompt(np.concatenate(ids), np.concatenate(positions, axis=1), start)
+
+
+def _plane(rows: int, columns: int) -> NDArray[np.int64]:
+    height, width = np.indices((rows, columns)).reshape(2, -1)
+    return np.stack([np.zeros_like(height), height, width])
