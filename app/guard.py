@@ -1,15 +1,17 @@
-"""Decides which URLs may be fetched: strict reading of a URL, and which addresses are public. No I/O."""
+"""Decides which URLs may be fetched: reads a URL strictly, then judges host, port and addresses. No I/O."""
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Literal
+from urllib.parse import urljoin
 
+from app.addresses import is_public, literal_address, unmapped
 from app.errors import InvalidWork
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(?:#.*)?", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@\\%\s]+)(?::([0-9]*))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 _TARGET_SAFE = frozenset(
@@ -19,35 +21,6 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 # Names that never mean a host of the public internet (RFC 6761, 6762, 8375 and habit).
 _PRIVATE_SUFFIXES = ("localhost", "local", "internal", "localdomain", "home.arpa", "lan", "intranet")
-
-# IANA's special-purpose registries and what clouds add. Own tables, since Python's differ by version.
-_PRIVATE_V4 = tuple(
-    IPv4Network(block)
-    for block in (
-        "0.0.0.0/8",
-        "10.0.0.0/8",
-        "100.64.0.0/10",  # carrier-grade NAT; also one cloud's metadata
-        "127.0.0.0/8",
-        "168.63.129.16/32",  # a cloud's machine agent, on a public address
-        "169.254.0.0/16",  # link local: metadata of most clouds
-        "172.16.0.0/12",
-        "192.0.0.0/24",
-        "192.0.2.0/24",
-        "192.88.99.0/24",
-        "192.168.0.0/16",
-        "198.18.0.0/15",
-        "198.51.100.0/24",
-        "203.0.113.0/24",
-        "224.0.0.0/4",
-        "240.0.0.0/4",
-    )
-)
-_PUBLIC_V6 = IPv6Network("2000::/3")
-_PRIVATE_V6 = tuple(IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "3ffe::/16", "3fff::/20"))
-_NAT64 = IPv6Network("64:ff9b::/96")
-_SIX_TO_FOUR = IPv6Network("2002::/16")
-_LOW_V4 = tuple(IPv6Network(block) for block in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96"))
-_ISATAP = (0x00005EFE, 0x02005EFE)  # the 32 bits before the embedded address
 
 
 @dataclass(frozen=True)
@@ -104,13 +77,27 @@ def parse_url(text: str) -> Url:
     )
 
 
+def join_url(base: Url, location: str) -> Url:
+    """The URL that a redirect's Location means, read as strictly. Raises InvalidWork `bad_url`."""
+    location = location.strip(" \t")
+    if _CONTROL.search(location):
+        raise _bad_url("a redirect holds a control character")
+    if _SCHEME.match(location):
+        return parse_url(location)
+    if location.startswith("//"):
+        return parse_url(f"{base.scheme}:{location}")
+    if not location.startswith("/"):
+        location = _relative(base.target, location)
+    return parse_url(f"{base.scheme}://{base.authority}{location}")
+
+
 def check_url(url: Url, policy: FetchPolicy) -> None:
     """Decide what can be decided without a name server; raises InvalidWork `blocked_url`."""
     if policy.trusts(url):
         return
     if url.port not in policy.ports:
         raise InvalidWork("blocked_url", f"Fetching from port {url.port} is blocked. Use port 443 or 80.")
-    literal = _literal_address(url.host)
+    literal = literal_address(url.host)
     if literal is not None and not is_public(str(literal)):
         raise _blocked_host()
     if literal is None and _is_private_name(url.host):
@@ -124,48 +111,14 @@ def check_addresses(url: Url, addresses: tuple[str, ...], policy: FetchPolicy) -
     """
     if not policy.trusts(url) and not all(is_public(address) for address in addresses):
         raise _blocked_host()
-    return tuple(_unmapped(address) for address in addresses)
+    return tuple(unmapped(address) for address in addresses)
 
 
-def is_public(address: str) -> bool:
-    """Whether an address belongs to the public internet, and so does every IPv4 address inside it."""
+def _relative(target: str, location: str) -> str:
     try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(parsed, IPv4Address):
-        return not any(parsed in block for block in _PRIVATE_V4)
-    if parsed.scope_id is not None:
-        return False
-    inner = _embedded_v4(parsed)
-    if inner is not None and not is_public(str(inner)):
-        return False
-    carries_public_v4 = inner is not None and (parsed in _NAT64 or any(parsed in block for block in _LOW_V4))
-    return carries_public_v4 or (parsed in _PUBLIC_V6 and not any(parsed in block for block in _PRIVATE_V6))
-
-
-def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address in an IPv6 one: mapped, compatible, translated, NAT64, ISATAP or 6to4.
-
-    Teredo and the local NAT64 block are private as a whole.
-    """
-    number = int(address)
-    if address in _SIX_TO_FOUR:
-        return IPv4Address(number >> 80 & 0xFFFFFFFF)
-    if (
-        address in _NAT64
-        or any(address in block for block in _LOW_V4)
-        or number >> 32 & 0xFFFFFFFF in _ISATAP
-    ):
-        return IPv4Address(number & 0xFFFFFFFF)
-    return None
-
-
-def _unmapped(address: str) -> str:
-    """`::ffff:a.b.c.d` as a.b.c.d: the same host, reached by the protocol that was checked."""
-    parsed = ip_address(address)
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
-    return address if mapped is None else str(mapped)
+        return urljoin(target, location)
+    except ValueError as error:
+        raise _bad_url("a redirect is malformed") from error
 
 
 def _read_authority(authority: str) -> tuple[str, int | None]:
@@ -187,7 +140,7 @@ def _read_port(digits: str | None) -> int | None:
 
 def _read_host(host: str) -> str:
     if host.startswith("["):
-        literal = _literal_address(host[1:-1])
+        literal = literal_address(host[1:-1])
         if literal is None:
             raise _bad_url("its IPv6 address is malformed")
         return literal.compressed
@@ -195,7 +148,7 @@ def _read_host(host: str) -> str:
     labels = name.split(".")
     if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise _bad_url("its host name is malformed")
-    if _NUMBER.fullmatch(labels[-1]) and _literal_address(name) is None:
+    if _NUMBER.fullmatch(labels[-1]) and literal_address(name) is None:
         raise _bad_url("its IPv4 address is not written as four decimal numbers")
     return name
 
@@ -208,13 +161,6 @@ def _ascii_name(host: str) -> str:
         return host[:254].encode("idna").decode("ascii").lower()
     except UnicodeError as error:
         raise _bad_url("its host name cannot be written in ASCII") from error
-
-
-def _literal_address(host: str) -> IPv4Address | IPv6Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
 
 
 def _is_private_name(host: str) -> bool:

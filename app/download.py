@@ -1,0 +1,209 @@
+"""Downloads an image by URL: every hop guarded, every size and time bounded."""
+
+import socket
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from app.config import Settings
+from app.errors import InvalidWork, TransientWork, WorkError
+from app.guard import FetchPolicy, Url, check_addresses, check_url, join_url, literal_address, parse_url
+from app.http_exchange import Deadline, DirectTransport, Reply, Transport, incomplete_body
+
+USER_AGENT = "vqueue/0.1 (image fetcher for batch inference)"
+# A server may be silent for this long within the time of the whole download.
+_READ_S = 10.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_TRY_LATER = frozenset({408, 425, 429})
+_HEADERS = {"User-Agent": USER_AGENT, "Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"}
+
+Resolver = Callable[[str, int], tuple[str, ...]]
+Cookies = dict[str, dict[str, str]]  # host: name: value
+
+
+def resolve(host: str, port: int) -> tuple[str, ...]:
+    """The addresses of a name, by the system's resolver and within its time limits.
+
+    Raises InvalidWork `dns` for a name that does not exist, TransientWork `dns` where no answer came.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_AGAIN:
+            raise TransientWork("dns", f"The name server gave no answer for {host}.") from error
+        raise InvalidWork("dns", f"The host {host} does not exist. Check the link.") from error
+    except UnicodeError as error:
+        raise InvalidWork("bad_url", "The URL's host name is malformed.") from error
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Downloader:
+    """Fetches one URL after another; safe to share among threads.
+
+    Only addresses that `policy` lets pass are connected to, looked up anew for every redirect. Bodies are
+    counted as they come, also after gunzip. Nothing is tried twice here: that is the fetcher's decision.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: FetchPolicy,
+        max_bytes: int,
+        max_redirects: int,
+        total_s: float,
+        transport: Transport,
+        resolver: Resolver = resolve,
+    ) -> None:
+        self._policy = policy
+        self._max_bytes = max_bytes
+        self._max_redirects = max_redirects
+        self._total_s = total_s
+        self._transport = transport
+        self._resolver = resolver
+
+    def fetch(self, url: str) -> bytes:
+        """The body behind `url`; blocks for up to `total_s` seconds (and a name server's own time limit).
+
+        Raises InvalidWork where another try would fail too, TransientWork where it may not; docs/images.md
+        lists the codes.
+        """
+        deadline = Deadline(self._total_s)
+        cookies: Cookies = {}
+        hop = parse_url(url)
+        for _ in range(self._max_redirects + 1):
+            outcome = self._visit(hop, cookies, deadline)
+            if isinstance(outcome, bytes):
+                return outcome
+            hop = outcome
+        raise InvalidWork(
+            "too_many_redirects",
+            f"The URL leads through more than {self._max_redirects} redirects. Link directly.",
+        )
+
+    def _visit(self, url: Url, cookies: Cookies, deadline: Deadline) -> bytes | Url:
+        """The body, or the URL of the next hop."""
+        check_url(url, self._policy)
+        addresses = check_addresses(url, self._addresses(url), self._policy)
+        cookie = "; ".join(f"{name}={value}" for name, value in cookies.get(url.host, {}).items())
+        headers = {**_HEADERS, "Cookie": cookie} if cookie else _HEADERS
+        with self._transport(url, addresses, headers=headers, deadline=deadline) as reply:
+            if reply.status in _REDIRECTS:
+                _remember(cookies, url.host, reply)
+                return _next_hop(url, reply)
+            if not 200 <= reply.status < 300:
+                raise _refusal(url.host, reply)
+            return self._read(url.host, reply)
+
+    def _addresses(self, url: Url) -> tuple[str, ...]:
+        return (url.host,) if literal_address(url.host) else self._resolver(url.host, url.port)
+
+    def _read(self, host: str, reply: Reply) -> bytes:
+        if reply.length is not None and reply.length > self._max_bytes:
+            raise self._too_large(f"{host} announces {reply.length} bytes")
+        body = bytearray()
+        for piece in _decoded(host, reply, _counted(host, reply), self._max_bytes + 1):
+            body += piece
+            if len(body) > self._max_bytes:
+                raise self._too_large(f"{host} sends more")
+        if not body:
+            raise InvalidWork("empty_body", f"{host} answered {reply.status} with an empty body (0 bytes).")
+        return bytes(body)
+
+    def _too_large(self, what: str) -> InvalidWork:
+        return InvalidWork(
+            "too_large",
+            f"The image is too large: {what}; the limit is {self._max_bytes} bytes. Send a smaller file.",
+        )
+
+
+def make_downloader(settings: Settings) -> Downloader:
+    """The downloader of a process, from its settings."""
+    return Downloader(
+        policy=FetchPolicy(ports=settings.fetch_ports, allow_hosts=settings.fetch_allow_hosts),
+        max_bytes=settings.image_max_bytes,
+        max_redirects=settings.fetch_redirects,
+        total_s=settings.fetch_total_s,
+        transport=DirectTransport(connect_s=settings.fetch_connect_s, read_s=_READ_S),
+    )
+
+
+def _counted(host: str, reply: Reply) -> Iterator[bytes]:
+    """The body as sent; raises TransientWork where it ends before its announced length."""
+    received = 0
+    for piece in reply.pieces:
+        received += len(piece)
+        yield piece
+    if reply.length is not None and received < reply.length:
+        raise incomplete_body(host, f"{received} of {reply.length} bytes came")
+
+
+def _decoded(host: str, reply: Reply, pieces: Iterator[bytes], room: int) -> Iterator[bytes]:
+    """The body without its Content-Encoding; no piece is larger than `room`, however well it was packed."""
+    encoding = (reply.header("Content-Encoding") or "identity").strip().lower()
+    if encoding in ("identity", "aws-chunked", "none", "utf-8"):
+        return pieces
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return _inflated(host, pieces, room)
+    raise InvalidWork("bad_encoding", f"{host} sends the image in the content encoding {encoding[:20]!r}.")
+
+
+def _inflated(host: str, pieces: Iterator[bytes], room: int) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj(wbits=47)  # gzip or zlib, by its own header
+    try:
+        for piece in pieces:
+            yield unpacker.decompress(piece, room)
+    except zlib.error as error:
+        raise InvalidWork("bad_encoding", f"{host} announces a gzip body, but it is none.") from error
+    if not unpacker.eof:
+        raise incomplete_body(host, "its gzip data ends early")
+
+
+def _next_hop(url: Url, reply: Reply) -> Url:
+    location = reply.header("Location")
+    if not location:
+        raise InvalidWork(
+            "bad_redirect", f"{url.host} answered {reply.status}, a redirect without a Location."
+        )
+    return join_url(url, _utf8_header(location))
+
+
+def _utf8_header(value: str) -> str:
+    """A header read as Latin-1, as UTF-8; bytes that are not UTF-8 go into the request as they are."""
+    return value.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+
+
+def _remember(cookies: Cookies, host: str, reply: Reply) -> None:
+    """Keep a hop's cookies for later hops at the same host: some hosts redirect until theirs comes back."""
+    for line in reply.all("Set-Cookie"):
+        name, equals, value = line.partition(";")[0].partition("=")
+        if equals and (name.strip() + value.strip()).isprintable() and len(line) < 4096:
+            cookies.setdefault(host, {})[name.strip()] = value.strip()
+
+
+def _refusal(host: str, reply: Reply) -> WorkError:
+    code = f"http_{reply.status}"
+    if reply.status in _TRY_LATER or reply.status >= 500:
+        return TransientWork(
+            code, f"{host} answered {reply.status}.", retry_after_s=_retry_after(reply.header("Retry-After"))
+        )
+    advice = {
+        401: " It wants a login: use a signed link.",
+        403: " If the link is signed, it may have expired.",
+        404: " The image was not found there.",
+        410: " The image is gone.",
+    }.get(reply.status, "")
+    return InvalidWork(code, f"{host} answered {reply.status}.{advice}")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds from a Retry-After header, which holds seconds or a date."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (zoned - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,94 @@
+"""Takes every row of a folder in turn, prints each miss, and ends with the counts."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfalls
+from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_model, serve_s3
+from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
+
+
+@dataclass
+class Tally:
+    """What held and what did not."""
+
+    served: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    held: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    not_served: Counter[str] = field(default_factory=Counter)
+    choices: list[str] = field(default_factory=list)
+
+    def add(self, case: Case, outcome: Outcome) -> None:
+        if isinstance(outcome, NotServed):
+            self.not_served[case.kind] += 1
+            print(f"not served yet: {case.id}: {outcome.reason}")
+            return
+        lacks = shortfalls(case, outcome)
+        self.served[case.kind, case.firm] += 1
+        self.held[case.kind, case.firm] += None in lacks
+        if None not in lacks:
+            certainty = "firm" if case.firm else "policy"
+            print(f"MISS {certainty} {case.id}: expected {dict(case.expectations[0])}; got {lacks[0]}")
+        elif lacks[0] is not None and not case.firm:
+            self.choices.append(case.id)
+
+    def report(self) -> None:
+        if self.choices:
+            print(f"policy rows that take an alternative: {', '.join(self.choices)}")
+        for kind in sorted({*self.not_served, *(kind for kind, _ in self.served)}):
+            print(f"{kind}: {self._share(kind)} not_served={self.not_served[kind]}")
+        print(f"fieldcases: {self._share(None)}")
+
+    def _share(self, kind: str | None) -> str:
+        """Of one kind, or of all."""
+        return " ".join(
+            f"{name}={_sum(self.held, kind, firm)}/{_sum(self.served, kind, firm)}"
+            for name, firm in (("firm", True), ("policy", False))
+        )
+
+    def all_firm_hold(self) -> bool:
+        return _sum(self.held, None, True) == _sum(self.served, None, True)
+
+
+def _sum(counts: Counter[tuple[str, bool]], kind: str | None, firm: bool) -> int:
+    return sum(count for (of, is_firm), count in counts.items() if is_firm == firm and kind in (None, of))
+
+
+def main() -> int:
+    arguments = _arguments()
+    server = PictureServer(arguments.folder)
+    serve: dict[str, Callable[[Case], Outcome]] = {
+        "image": serve_image,
+        "image_pair": serve_image_pair,
+        "dataurl": serve_dataurl,
+        "s3": serve_s3,
+        "model": serve_model,
+        "ssrf": serve_ssrf,
+        "http": partial(serve_http, server=server),
+    }
+    tally = Tally()
+    try:
+        for case in read_cases(arguments.folder):
+            if case.kind not in serve:
+                tally.not_served[case.kind] += 1
+            elif arguments.kind in (None, case.kind):
+                tally.add(case, serve[case.kind](case))
+    finally:
+        server.close()
+    tally.report()
+    return 0 if tally.all_firm_hold() else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/fieldcases", description=__doc__)
+    parser.add_argument("folder", type=Path, help="a folder with cases.jsonl and the files it names")
+    parser.add_argument("--kind", help="only the rows of this kind, such as image or ssrf")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
