@@ -79,11 +79,11 @@ class Rows:
             return row.total, row.completed, row.failed
 
     def _add_job(self, batch_id: str | None, columns: dict[str, Any]) -> int:
-        line = self._lines[batch_id] = self._lines.get(batch_id, 0) + 1 if batch_id else 0
+        line = self._next_line(batch_id) if batch_id else None
         values = {
             "tenant_id": self.tenant,
             "batch_id": batch_id,
-            "line": line or None,
+            "line": line,
             "custom_id": f"r{line}" if batch_id else None,
             "model": "demo",
             "state": "ready",
@@ -101,3 +101,7 @@ class Rows:
         if batch_id:
             self.run("UPDATE batches SET total = total + 1 WHERE id = :id", id=batch_id)
         return job_id
+
+    def _next_line(self, batch_id: str) -> int:
+        self._lines[batch_id] = self._lines.get(batch_id, 0) + 1
+        return self._lines[batch_id]

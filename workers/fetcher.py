@@ -13,8 +13,11 @@ import structlog
 from app import telemetry
 from app.config import Settings, read_settings
 from app.db import Sessions, make_engine, make_sessions, transaction
+from app.download import make_downloader
 from app.errors import FatalWork, WorkError
+from app.images import Limits
 from app.loops import Loop
+from app.objects import make_objects
 from app.references import RefKind
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
 from app.store import images
@@ -156,10 +159,15 @@ def serve(settings: Settings) -> None:
         pool_size=settings.database_pool_size,
         application="fetcher",
     )
-    sources = SourceReader.of(settings, make_sessions(database))
-    fetcher = Fetcher(
-        sessions=make_sessions(database), read=sources.read, keep=sources.keep, settings=settings
+    sessions = make_sessions(database)
+    sources = SourceReader(
+        sessions=sessions,
+        objects=make_objects(settings, connections=settings.fetch_threads),
+        download=make_downloader(settings).fetch,
+        limits=Limits(settings.image_max_bytes, settings.image_max_pixels),
+        buckets=settings.s3_source_buckets,
     )
+    fetcher = Fetcher(sessions=sessions, read=sources.read, keep=sources.keep, settings=settings)
     loop = Loop("fetch", fetcher.step, idle_s=settings.dispatch_poll_s)
     loop.start()
     telemetry.serve_metrics(settings.metrics_port, role="fetcher")

@@ -1,36 +1,14 @@
-"""The worker process: loads the engine once, takes chunks from the broker, drains on SIGTERM."""
+"""The worker process: loads the model once and serves it."""
 
-import os
-import socket
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Timer
-from typing import Any
-
-import structlog
-from celery import Celery, signals
 
 from app import telemetry
 from app.config import Settings, read_settings
-from app.db import Sessions, make_engine, make_sessions, transaction
-from app.images import NORMALISER_VERSION, Limits
-from app.loops import Loop
-from app.objects import make_objects
-from app.queue import make_celery
-from app.store import workers
+from app.images import NORMALISER_VERSION
 from workers.engine.base import Engine
 from workers.engine.transformers import open_engine
-from workers.gpu import watch_gpus
-from workers.leases import Leases
 from workers.observe import EngineMetrics
-from workers.pictures import PictureReader
-from workers.runner import Runner
-from workers.tasks import register
-
-log = structlog.get_logger()
-
-OpenEngine = Callable[[Settings], Engine]
+from workers.serve import serve
 
 
 def open_transformers(settings: Settings) -> Engine:
@@ -49,88 +27,6 @@ def open_transformers(settings: Settings) -> Engine:
         feature_cache_ttl_s=settings.feature_cache_ttl_s,
         redis_url=settings.redis_url.get_secret_value(),
     )
-
-
-def serve(settings: Settings, open_model: OpenEngine) -> int:
-    """Serve until SIGTERM; the exit code. The same for every engine: tests hand in the fake one."""
-    worker = f"{socket.gethostname()}-{os.getpid()}"
-    structlog.contextvars.bind_contextvars(worker=worker)
-    engine = open_model(settings)
-    database = make_engine(
-        settings.database_url.get_secret_value(),
-        # Every chunk thread, the heartbeat, and one to spare.
-        pool_size=settings.worker_threads + 2,
-        application="worker",
-    )
-    sessions = make_sessions(database)
-    objects = make_objects(settings)
-    leases = Leases(sessions=sessions, worker=worker, settings=settings)
-    heartbeat = Loop("heartbeat", leases.step, idle_s=settings.heartbeat_s)
-    with ThreadPoolExecutor(2 * settings.worker_threads, thread_name_prefix="read") as readers:
-        runner = Runner(
-            sessions=sessions,
-            engine=engine,
-            leases=leases,
-            read_image=PictureReader(objects=objects, limits=_limits(settings)),
-            readers=readers,
-            settings=settings,
-            worker=worker,
-        )
-        _announce(sessions, worker, engine)
-        heartbeat.start()
-        telemetry.serve_metrics(settings.metrics_port, role="worker")
-        celery = make_celery(settings)
-        register(celery, runner)
-        try:
-            return _consume(celery, settings, worker, engine)
-        finally:
-            engine.close()
-            heartbeat.stop()
-            heartbeat.join(settings.heartbeat_s)
-            _leave(sessions, worker)
-
-
-def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) -> int:
-    """Take chunks until told to stop. What still runs `drain_s` after that is handed back unfinished."""
-
-    def drain(**_: object) -> None:
-        log.info("worker_drains", within_s=settings.drain_s)
-        # close() fails what has not ended with engine_closed, which the runner hands back.
-        last_call = Timer(settings.drain_s, engine.close)
-        last_call.daemon = True
-        last_call.start()
-
-    signals.worker_shutting_down.connect(drain, weak=False)
-    # Celery's own worker class takes its options by keyword only, untyped.
-    consumer: Any = celery.Worker(
-        pool="threads",
-        concurrency=settings.worker_threads,
-        hostname=f"{settings.served_model}@{worker}",
-        loglevel=settings.log_level,
-        without_mingle=True,
-        without_gossip=True,
-    )
-    consumer.start()
-    return int(consumer.exitcode or 0)
-
-
-def _announce(sessions: Sessions, worker: str, engine: Engine) -> None:
-    with transaction(sessions) as session:
-        workers.register(session, worker=worker, role="worker", model=engine.model, revision=engine.revision)
-    log.info("worker_ready", model=engine.model, revision=engine.revision, gpus=watch_gpus())
-
-
-def _leave(sessions: Sessions, worker: str) -> None:
-    try:
-        with transaction(sessions) as session:
-            workers.leave(session, worker=worker)
-    except Exception:  # the row is only news; the dispatcher forgets silent workers
-        log.warning("worker_left_unsaid")
-    log.info("worker_stopped")
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(settings.image_max_bytes, settings.image_max_pixels)
 
 
 def main() -> None:
