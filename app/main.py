@@ -114,3 +114,7 @@ def main() -> None:
         timeout_graceful_shutdown=round(settings.drain_s),
         limit_concurrency=CONCURRENT,
     )
+
+
+if __name__ == "__main__":
+    main()
