@@ -15,8 +15,10 @@ from app.batches import Batches
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.files import Files
+from app.jobs import Jobs
 from app.limits import Limits
 from app.objects import ObjectStore, make_objects
+from app.placing import Placer
 from app.readiness import Check, readiness_checks
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
@@ -24,6 +26,7 @@ from app.routes.edge import Edge
 from app.routes.errors import add_error_handlers
 from app.routes.files import file_routes
 from app.routes.health import health_routes
+from app.routes.jobs import job_routes
 from app.routes.metrics import metrics_routes
 from app.routes.models import model_routes
 from app.served import ServedModels
@@ -43,10 +46,13 @@ class Services:
     keys: Keys
     files: Files
     batches: Batches
+    placer: Placer
+    jobs: Jobs
     models: ServedModels
     checks: tuple[Check, ...]
 
     def close(self) -> None:
+        self.placer.close()
         self.engine.dispose()
         self.objects.close()
 
@@ -63,6 +69,7 @@ def wire(settings: Settings) -> Services:
         disk_min_free_bytes=settings.disk_min_free_bytes,
         data_dir=settings.data_dir,
     )
+    placer = Placer(sessions=sessions, objects=objects, settings=settings)
     return Services(
         engine=engine,
         objects=objects,
@@ -71,6 +78,8 @@ def wire(settings: Settings) -> Services:
             sessions=sessions, objects=objects, limits=limits, batch_max_bytes=settings.file_max_bytes
         ),
         batches=Batches(sessions=sessions, limits=limits),
+        placer=placer,
+        jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
         models=ServedModels(sessions=sessions, own=settings.served_model),
         checks=readiness_checks(
             engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
@@ -92,6 +101,7 @@ def build_app(services: Services) -> FastAPI:
     for routes in (
         file_routes(files=services.files, caller=caller),
         batch_routes(batches=services.batches, caller=caller),
+        job_routes(jobs=services.jobs, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),

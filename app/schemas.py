@@ -41,7 +41,7 @@ Metadata = Annotated[
 class Request(BaseModel):
     """A parameter that we do not know is refused: ignoring it would do something else than was asked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ExpiresAfter(Request):
@@ -55,6 +55,25 @@ class BatchCreate(Request):
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
+
+
+class JobCreate(Request):
+    """One question about some images (ours). Parameters are checked as in a batch, bounds included."""
+
+    question: str = Field(min_length=1)
+    image: str | None = Field(default=None, description="https:// or data: URL, s3:// key, or a file id")
+    images: list[str] | None = None
+    system: str | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    deadline_s: float | None = Field(
+        default=None, gt=0, le=MONTH_S, description="seconds after which an unanswered job expires"
+    )
 
 
 class FileObject(BaseModel):
@@ -148,6 +167,42 @@ class BatchList(BaseModel):
     first_id: str | None
     last_id: str | None
     has_more: bool
+
+
+class TokenDetails(BaseModel):
+    cached_tokens: int
+
+
+class JobUsage(BaseModel):
+    prompt_tokens: int
+    prompt_tokens_details: TokenDetails
+    completion_tokens: int
+    total_tokens: int
+
+
+class JobAnswer(BaseModel):
+    text: str
+    finish_reason: str
+    usage: JobUsage
+    revision: str
+
+
+class JobError(BaseModel):
+    code: str
+    message: str
+
+
+class JobObject(BaseModel):
+    id: str
+    object: Literal["job"] = "job"
+    status: str
+    model: str
+    attempt: int
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    answer: JobAnswer | None
+    error: JobError | None
 
 
 class ModelObject(BaseModel):

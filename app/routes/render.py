@@ -5,6 +5,7 @@ from datetime import datetime
 
 from app import batches, files
 from app.errors import LineError
+from app.ids import job_name
 from app.schemas import (
     BatchError,
     BatchErrors,
@@ -14,11 +15,18 @@ from app.schemas import (
     FileList,
     FileObject,
     InputDetails,
+    JobAnswer,
+    JobError,
+    JobObject,
+    JobUsage,
     OutputDetails,
     RequestCounts,
+    TokenDetails,
 )
+from app.states import BatchStatus
 from app.store.batches import BatchRow
 from app.store.files import FileRow
+from app.store.jobs import JobView
 
 
 def file_object(file: FileRow) -> FileObject:
@@ -43,7 +51,7 @@ def batch_object(batch: BatchRow) -> BatchObject:
         id=batch.id,
         endpoint=batch.endpoint,
         model=batch.model,
-        errors=_errors(batch.errors),
+        errors=_errors(batch.errors) if batch.status is BatchStatus.FAILED else None,
         input_file_id=batch.input_file_id,
         completion_window=batch.completion_window,
         status=batch.status,
@@ -61,6 +69,20 @@ def batch_object(batch: BatchRow) -> BatchObject:
         request_counts=_counts(batch),
         usage=_usage(batch),
         metadata=dict(batch.metadata) if batch.metadata else None,
+    )
+
+
+def job_object(job: JobView) -> JobObject:
+    return JobObject(
+        id=job_name(job.id),
+        status=job.state,
+        model=job.model,
+        attempt=job.attempt,
+        created_at=unix(job.created_at),
+        started_at=unix_or_none(job.started_at),
+        finished_at=unix_or_none(job.finished_at),
+        answer=_answer(job),
+        error=JobError(code=job.error_code, message=job.error_message or "") if job.error_code else None,
     )
 
 
@@ -84,10 +106,25 @@ def _errors(errors: Sequence[LineError]) -> BatchErrors | None:
 
 
 def _counts(batch: BatchRow) -> RequestCounts:
-    """All 0 until the file is read: a share of a total that is not known would mislead."""
-    if not batch.total:
+    """All 0 until the file is read: a share of a total that still grows would mislead."""
+    if batch.status in (BatchStatus.VALIDATING, BatchStatus.FAILED):
         return RequestCounts(total=0, completed=0, failed=0)
     return RequestCounts(total=batch.total, completed=batch.completed, failed=batch.failed)
+
+
+def _answer(job: JobView) -> JobAnswer | None:
+    if job.answer is None:
+        return None
+    prompt, completion = job.prompt_tokens or 0, job.completion_tokens or 0
+    usage = JobUsage(
+        prompt_tokens=prompt,
+        prompt_tokens_details=TokenDetails(cached_tokens=job.cached_tokens or 0),
+        completion_tokens=completion,
+        total_tokens=prompt + completion,
+    )
+    return JobAnswer(
+        text=job.answer, finish_reason=job.finish_reason or "", usage=usage, revision=job.revision or ""
+    )
 
 
 def _usage(batch: BatchRow) -> BatchUsage:

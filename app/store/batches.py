@@ -162,7 +162,7 @@ def estimate_open_jobs(session: Session, *, cap: int) -> int:
     return session.execute(
         text(
             """
-            SELECT (SELECT coalesce(sum(greatest(greatest(total, ingested_lines) - completed - failed, 0)), 0)
+            SELECT (SELECT coalesce(sum(greatest(total - completed - failed, 0)), 0)
                     FROM batches WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling'))
                  + (SELECT count(*) FROM (
                         SELECT 1 FROM jobs

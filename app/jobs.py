@@ -1,0 +1,131 @@
+"""Direct jobs: one question about some images, posted straight and polled."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app.chat import ChatRequest, chat_rules, parse_chat_body
+from app.checks import Json
+from app.config import Settings
+from app.db import Sessions, transaction
+from app.errors import NotFound, RequestError
+from app.ids import job_name, job_number
+from app.limits import Limits
+from app.placing import KeptImages, Placer, place_images
+from app.references import ImageReference, RefKind, ref_hash
+from app.store.files import read_file
+from app.store.images import WantedImage
+from app.store.jobs import JobView, NewJob, insert_job, read_job
+
+log = structlog.get_logger()
+
+_CONTENT = re.compile(r"messages\[\d+\]\.content\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class JobWish:
+    """What a client asks. `params` are sampling parameters as a chat body has them, only those given."""
+
+    question: str
+    images: Sequence[str]
+    image_params: Sequence[str]  # where each image stood in the client's body
+    system: str | None
+    model: str | None
+    params: Mapping[str, Json]
+    deadline_s: float | None
+
+
+class Jobs:
+    def __init__(self, *, sessions: Sessions, placer: Placer, limits: Limits, settings: Settings) -> None:
+        self._sessions = sessions
+        self._placer = placer
+        self._limits = limits
+        self._rules = chat_rules(settings)
+        self._model = settings.served_model
+        self._reuse_s = settings.fetch_reuse_s
+
+    def submit(self, tenant_id: str, wish: JobWish) -> JobView:
+        """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong."""
+        if refusal := self._limits.refusal():
+            raise refusal
+        request = self._check(wish)
+        kept = self._placer.keep(tenant_id, request.images)
+        _check_kept(request.images, kept, wish)
+        with transaction(self._sessions) as session:
+            _check_files(session, tenant_id, request.images, wish)
+            placed = place_images(session, tenant_id, request.images, kept, reuse_s=self._reuse_s)
+            images = [placed[ref_hash(image)] for image in request.images]
+            job_id = insert_job(session, _new_job(tenant_id, request, images, wish.deadline_s))
+            job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
+        log.info("job_submitted", job=job_name(job_id), images=len(images))
+        return job
+
+    def read(self, tenant_id: str, name: str) -> JobView:
+        """A job of this tenant by its public name; `NotFound` for any other."""
+        with transaction(self._sessions) as session:
+            return _found(read_job(session, tenant_id, job_number(name)), name)
+
+    def _check(self, wish: JobWish) -> ChatRequest:
+        try:
+            return parse_chat_body(_chat_body(wish, self._model), self._rules)
+        except RequestError as error:
+            error.param = _own_param(error.param, wish)
+            raise
+
+
+def _chat_body(wish: JobWish, model: str) -> dict[str, Json]:
+    """The same question as a chat completion would ask it: images first, which the prefix cache likes."""
+    images = [{"type": "image_url", "image_url": {"url": image}} for image in wish.images]
+    turns: list[dict[str, Json]] = [
+        {"role": "user", "content": [*images, {"type": "text", "text": wish.question}]}
+    ]
+    if wish.system is not None:
+        turns.append({"role": "system", "content": wish.system})
+    return {**wish.params, "model": wish.model or model, "messages": turns[::-1]}
+
+
+def _own_param(param: str | None, wish: JobWish) -> str | None:
+    """The client's field behind a field of the chat body."""
+    if param is None or not param.startswith("messages"):
+        return param
+    part = _CONTENT.match(param)
+    if part is None:
+        return "system"
+    number = int(part[1])
+    return wish.image_params[number] if number < len(wish.images) else "question"
+
+
+def _check_kept(images: Sequence[ImageReference], kept: KeptImages, wish: JobWish) -> None:
+    for image, param in zip(images, wish.image_params, strict=True):
+        if error := kept.unusable.get(ref_hash(image)):
+            raise RequestError(error.message, code=error.code, param=param)
+
+
+def _check_files(session: Session, tenant_id: str, images: Sequence[ImageReference], wish: JobWish) -> None:
+    for image, param in zip(images, wish.image_params, strict=True):
+        if image.kind is RefKind.FILE and read_file(session, tenant_id, image.ref) is None:
+            raise NotFound(f"No such File object: {image.ref}", param=param, code="file_not_found")
+
+
+def _new_job(
+    tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], deadline_s: float | None
+) -> NewJob:
+    return NewJob(
+        tenant_id=tenant_id,
+        model=request.model,
+        prompt=request.prompt,
+        params=request.params,
+        image_ids=[image.id for image in images],
+        waiting_image_ids=[image.id for image in images if not image.stored],
+        deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
+    )
+
+
+def _found(job: JobView | None, name: str) -> JobView:
+    if job is None:
+        raise NotFound(f"No job has the id {name!r}.", param="job_id", code="job_not_found")
+    return job

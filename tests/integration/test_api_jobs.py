@@ -1,0 +1,182 @@
+"""Direct jobs over HTTP against the real app, Postgres and S3."""
+
+import base64
+import io
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from PIL import Image
+
+from app.db import Sessions, transaction
+from app.ids import job_number
+from app.store import jobs
+from app.store.jobs import AnswerRow, FailureRow
+from tests.rows import Rows
+from tests.serving import new_key
+
+URL = "https://images.example/mug.png"
+
+
+@pytest.fixture
+def rows(db: Sessions) -> Rows:
+    return Rows(db)
+
+
+def png(colour: str = "red") -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (64, 48), colour).save(out, "PNG")
+    return out.getvalue()
+
+
+def data_url(data: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def ask(http: httpx.Client, **body: object) -> dict[str, Any]:
+    """A job that is accepted."""
+    answer = http.post("/v1/jobs", json={"question": "What is it?", **body})
+    assert answer.status_code == 202, answer.text
+    return answer.json()
+
+
+def refuse(http: httpx.Client, **body: object) -> tuple[int, str | None, str | None]:
+    """Status, param and code of a job that is refused."""
+    answer = http.post("/v1/jobs", json={"question": "What is it?", **body})
+    error = answer.json()["error"]
+    return answer.status_code, error["param"], error["code"]
+
+
+def claim(db: Sessions, name: str) -> None:
+    with transaction(db) as session:
+        assert jobs.claim(session, [job_number(name)], worker="w", lease_s=60)
+
+
+def test_a_question_without_images_is_ready_at_once(http: httpx.Client) -> None:
+    job = ask(http, model="demo")
+    assert (job["object"], job["status"], job["model"]) == ("job", "ready", "demo")
+    assert (job["answer"], job["error"], job["started_at"], job["finished_at"]) == (None,) * 4
+    assert http.get(f"/v1/jobs/{job['id']}").json() == job
+
+
+def test_the_model_may_be_left_out(http: httpx.Client) -> None:
+    assert ask(http)["model"] == "demo"
+
+
+def test_prompt_and_params_are_stored_as_those_of_a_line(http: httpx.Client, rows: Rows) -> None:
+    ask(http, system="Be brief.", images=[URL], max_tokens=7, temperature=0.5, stop="\n")
+    assert rows.one("SELECT prompt FROM jobs") == {
+        "turns": [
+            {"role": "system", "parts": [{"text": "Be brief."}]},
+            {"role": "user", "parts": [{"image": 0}, {"text": "What is it?"}]},
+        ]
+    }
+    assert rows.one("SELECT params FROM jobs") == {"max_tokens": 7, "temperature": 0.5, "stop": ["\n"]}
+
+
+def test_a_job_waits_for_an_image_by_url(http: httpx.Client, rows: Rows) -> None:
+    assert ask(http, image=URL)["status"] == "waiting"
+    assert rows.all("SELECT ref FROM images WHERE state = 'pending'") == [URL]
+    assert rows.one("SELECT count(*) FROM job_waits") == 1
+
+
+def test_two_jobs_share_an_image_that_is_on_its_way(http: httpx.Client, rows: Rows) -> None:
+    ask(http, image=URL)
+    ask(http, image=URL, question="What colour?")
+    assert rows.one("SELECT count(*) FROM images") == 1
+    assert rows.one("SELECT count(*) FROM job_waits") == 2
+
+
+def test_a_data_url_is_stored_and_ready_at_once(http: httpx.Client, rows: Rows) -> None:
+    assert ask(http, image=data_url(png()))["status"] == "ready"
+    assert rows.one("SELECT (width, height)::text FROM images WHERE state = 'stored'") == "(64,48)"
+
+
+def test_several_images_keep_their_order(http: httpx.Client, rows: Rows) -> None:
+    one, two = data_url(png("red")), data_url(png("blue"))
+    ask(http, image=one)
+    ask(http, images=[two, one, two])
+    red, blue = rows.all("SELECT id FROM images ORDER BY id")
+    assert rows.one("SELECT image_ids FROM jobs ORDER BY id DESC LIMIT 1") == [blue, red, blue]
+
+
+def test_an_uploaded_file_can_be_asked_about(http: httpx.Client, client: OpenAI, rows: Rows) -> None:
+    file = client.files.create(file=("mug.png", png()), purpose="vision")
+    assert ask(http, image=file.id)["status"] == "waiting"
+    assert rows.one("SELECT ref_kind FROM images") == "file"
+
+
+def test_another_tenants_file_cannot(http: httpx.Client, stranger: OpenAI) -> None:
+    file = stranger.files.create(file=("mug.png", png()), purpose="vision")
+    assert refuse(http, image=file.id) == (404, "image", "file_not_found")
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        ({"question": ""}, "question", "invalid_value"),
+        ({"question": None}, "question", "invalid_value"),
+        ({"image": "file:///etc/passwd"}, "image", "blocked_url"),
+        ({"images": [URL, "mug.png"]}, "images[1]", "bad_url"),
+        ({"image": URL, "images": ["mug.png"]}, "images[0]", "bad_url"),
+        ({"image": data_url(b"no picture")}, "image", "not_an_image"),
+        ({"images": [URL] * 17}, "images[16]", "invalid_request"),
+        ({"system": 5}, "system", "invalid_value"),
+        ({"model": "other"}, "model", "model_not_found"),
+        ({"max_tokens": -5}, "max_tokens", "invalid_request"),
+        ({"temperature": "hot"}, "temperature", "invalid_value"),
+        ({"deadline_s": 0}, "deadline_s", "invalid_value"),
+        ({"surprise": 1}, "surprise", "unknown_parameter"),
+    ],
+)
+def test_a_job_that_is_refused(
+    http: httpx.Client, rows: Rows, body: dict[str, object], param: str, code: str
+) -> None:
+    assert refuse(http, **body) == (400, param, code)
+    assert rows.one("SELECT count(*) FROM jobs") == 0
+
+
+def test_a_job_runs_and_is_answered(http: httpx.Client, db: Sessions) -> None:
+    name = ask(http)["id"]
+    claim(db, name)
+    running = http.get(f"/v1/jobs/{name}").json()
+    assert (running["status"], running["attempt"]) == ("running", 1)
+    with transaction(db) as session:
+        jobs.record_answers(
+            session, [AnswerRow(job_number(name), 1, "red", "stop", 50, 20, 3)], model="demo", revision="r1"
+        )
+    done = http.get(f"/v1/jobs/{name}").json()
+    assert (done["status"], done["answer"]["text"]) == ("completed", "red")
+    assert done["answer"]["usage"] == {
+        "prompt_tokens": 50,
+        "prompt_tokens_details": {"cached_tokens": 20},
+        "completion_tokens": 3,
+        "total_tokens": 53,
+    }
+
+
+def test_a_job_that_failed_says_why(http: httpx.Client, db: Sessions) -> None:
+    name = ask(http)["id"]
+    claim(db, name)
+    with transaction(db) as session:
+        jobs.record_failures(session, [FailureRow(job_number(name), 1, "engine_crash", "It died.")])
+    failed = http.get(f"/v1/jobs/{name}").json()
+    assert failed["status"] == "failed"
+    assert failed["error"] == {"code": "engine_crash", "message": "It died."}
+
+
+def test_a_deadline_is_kept(http: httpx.Client, rows: Rows) -> None:
+    ask(http, deadline_s=90)
+    assert rows.one("SELECT round(extract(epoch FROM deadline - created_at))::int FROM jobs") in (89, 90)
+
+
+@pytest.mark.parametrize("name", ["job_0000000000000001", "job_1", "nonsense"])
+def test_a_job_that_is_not_there(http: httpx.Client, name: str) -> None:
+    assert http.get(f"/v1/jobs/{name}").status_code == 404
+
+
+def test_another_tenants_job_is_not_there(http: httpx.Client, api_url: str, db: Sessions) -> None:
+    name = ask(http)["id"]
+    headers = {"Authorization": f"Bearer {new_key(db, 'Bob')}"}
+    assert httpx.get(f"{api_url}/v1/jobs/{name}", headers=headers).status_code == 404
