@@ -1,13 +1,16 @@
 """Reads GIF headers: the canvas, and the first frame with nothing of the later ones."""
 
+import re
 import struct
 
 from app.imaging.formats import Format
-from app.imaging.header import Header, corrupt
+from app.imaging.header import Header, corrupt, too_complex
 
 _SCREEN = 13  # bytes of signature and screen descriptor
-_EXTENSION, _IMAGE, _TRAILER = 0x21, 0x2C, 0x3B
-_GRAPHIC_CONTROL = 0xF9  # holds the transparent index
+_IMAGE, _TRAILER = b",", b";"
+_INTRODUCER = re.compile(rb"[!,;]")  # of an extension, a frame, the end; decoders skip what lies between
+_GRAPHIC_CONTROL = b"\xf9"  # holds the transparent index
+_MAX_EXTENSIONS = 4096
 
 
 def read_gif(data: bytes) -> Header:
@@ -27,7 +30,7 @@ def read_gif(data: bytes) -> Header:
         format=Format.GIF,
         width=max(canvas_width, left + width),
         height=max(canvas_height, top + height),
-        parts=(data[:screen_end], control, data[at:end], bytes([_TRAILER])),
+        parts=(data[:screen_end], control, data[at:end], _TRAILER),
         frame=(left, top, left + width, top + height),
     )
 
@@ -39,17 +42,18 @@ def _palette_bytes(flags: int) -> int:
 def _find_image(data: bytes, at: int) -> tuple[bytes, int]:
     """The graphic control extension that rules the first frame (or nothing), and where that frame begins."""
     control = b""
-    while at < len(data) and data[at] != _TRAILER:
-        if data[at] == _IMAGE:
+    for _ in range(_MAX_EXTENSIONS):
+        found = _INTRODUCER.search(data, at)
+        if found is None or found[0] == _TRAILER:
+            raise corrupt(Format.GIF, "it holds no frame")
+        at = found.start()
+        if found[0] == _IMAGE:
             return control, at
-        if data[at] == _EXTENSION:
-            end = _skip_blocks(data, at + 2)
-            if data[at + 1 : at + 2] == bytes([_GRAPHIC_CONTROL]):
-                control = data[at:end]
-            at = end
-        else:
-            at += 1
-    raise corrupt(Format.GIF, "it holds no frame")
+        end = _skip_blocks(data, at + 2)
+        if data[at + 1 : at + 2] == _GRAPHIC_CONTROL:
+            control = data[at:end]
+        at = end
+    raise too_complex(Format.GIF, f"more than {_MAX_EXTENSIONS} extensions before its first frame")
 
 
 def _skip_blocks(data: bytes, at: int) -> int:

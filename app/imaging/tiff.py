@@ -7,7 +7,7 @@ from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, unsu
 from app.imaging.tags import ORIENTATION, Directory, read_directory
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
-_SUBFILE, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT = 254, 339, 322, 323
+_SUBFILE, _SAMPLES, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT = 254, 277, 339, 322, 323
 _ICC, _DNG_VERSION = 34675, 50706
 # What shapes the pixels. Left out: orientation and XMP (ours to apply, once), EXIF, previews, later pages.
 _PIXEL_TAGS = frozenset({
@@ -17,6 +17,7 @@ _PIXEL_TAGS = frozenset({
 # None, CCITT (3), LZW, JPEG, Deflate (2), PackBits: what scanners and editors write.
 _COMPRESSIONS = frozenset({1, 2, 3, 4, 5, 7, 8, 32946, 32773})
 _FLOAT = 3
+_MAX_SAMPLES = 6  # four inks and two more
 _MAX_STRIPS = 65_536
 
 
@@ -53,6 +54,8 @@ def _check_layout(directory: Directory) -> None:
         raise unsupported(Format.TIFF, f"compression {compression}")
     if _FLOAT in directory.numbers(_SAMPLE_FORMAT):
         raise unsupported(Format.TIFF, "float samples")
+    if not 1 <= directory.number(_SAMPLES, 1) <= _MAX_SAMPLES:
+        raise unsupported(Format.TIFF, f"{directory.number(_SAMPLES, 1)} samples per pixel")
     bits = directory.numbers(_BITS) or (1,)
     if not set(bits) <= {1, 2, 4, 8, 16}:
         raise unsupported(Format.TIFF, f"{max(bits)} bits per sample")
