@@ -102,12 +102,10 @@ def cache_url(redis_urls: tuple[str, str]) -> str:
 
 
 @pytest.fixture(scope="session")
-def virtual_hosts(request: pytest.FixtureRequest) -> Iterator[VirtualHosts]:
+def virtual_hosts(request: pytest.FixtureRequest) -> VirtualHosts:
     if not rabbitmq.installed() and os.environ.get("VQUEUE_SKIP_RABBITMQ") == "1":
         pytest.skip("rabbitmq-server is not installed and VQUEUE_SKIP_RABBITMQ=1")
-    hosts = VirtualHosts(start_rabbitmq(request.getfixturevalue("servers")))
-    yield hosts
-    hosts.close()
+    return VirtualHosts(start_rabbitmq(request.getfixturevalue("servers")))
 
 
 @pytest.fixture
@@ -140,11 +138,11 @@ def s3(request: pytest.FixtureRequest) -> Iterator[S3Place]:
     """A bucket of our own."""
     given = given_s3()
     if given is None:
-        yield start_s3(request.getfixturevalue("servers"))
+        local = start_s3(request.getfixturevalue("servers"))
+        local.create()
+        yield local
         return
-    store = given.store()
-    store.ensure_bucket()
-    store.close()
+    given.create()
     yield given
     _remove_bucket(given)
 

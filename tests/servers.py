@@ -10,9 +10,9 @@ from threading import Event
 from typing import Protocol
 from uuid import uuid4
 
-import httpx
 import psycopg2
 import redis
+import urllib3
 from sqlalchemy import make_url
 
 from app.local.folder import DataFolder
@@ -36,6 +36,10 @@ class S3Place:
     bucket: str
     access_key_id: str | None
     secret_access_key: str | None
+
+    def create(self) -> None:
+        with closing(self.store()) as store:
+            store.ensure_bucket()
 
     def store(self) -> ObjectStore:
         return ObjectStore(
@@ -123,18 +127,20 @@ class VirtualHosts:
 
     def __init__(self, server: RabbitMQ) -> None:
         self._server = server
-        self._http = httpx.Client(base_url=server.management_url, auth=server.login, timeout=30)
+        self._headers = urllib3.make_headers(basic_auth=":".join(server.login))
 
     def create(self) -> str:
         name = f"test-{uuid4().hex[:12]}"
-        self._http.put(f"/api/vhosts/{name}").raise_for_status()
+        self._call("PUT", name)
         return self._server.url(name)
 
     def delete(self, url: str) -> None:
-        self._http.delete(f"/api/vhosts/{url.rsplit('/', 1)[1]}").raise_for_status()
+        self._call("DELETE", url.rsplit("/", 1)[1])
 
-    def close(self) -> None:
-        self._http.close()
+    def _call(self, method: str, name: str) -> None:
+        url = f"{self._server.management_url}/api/vhosts/{name}"
+        answer = urllib3.request(method, url, headers=self._headers, timeout=30)
+        assert answer.status in (201, 204), answer.data
 
 
 def start_postgres(machine: Machine) -> Postgres:
@@ -156,9 +162,9 @@ def start_rabbitmq(machine: Machine) -> RabbitMQ:
 
 
 def start_s3(machine: Machine) -> S3Place:
-    server = Seaweed(machine.folder, bucket="vqueue-test")
+    server = Seaweed(machine.folder)
     machine.start(server)
-    return S3Place(server.endpoint_url, "us-east-1", server.bucket, ACCESS_KEY_ID, server.secret_access_key)
+    return S3Place(server.endpoint_url, "us-east-1", "vqueue-test", ACCESS_KEY_ID, server.secret_access_key)
 
 
 def given_s3() -> S3Place | None:

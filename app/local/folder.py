@@ -91,6 +91,10 @@ class DataFolder:
         """The port chosen for `name` before."""
         return self._read().ports[name]
 
+    def ports(self, prefix: str) -> list[tuple[str, int]]:
+        """The names that begin with `prefix`, and the ports chosen for them."""
+        return [(name, port) for name, port in self._read().ports.items() if name.startswith(prefix)]
+
     def _read(self) -> _State:
         try:
             return _State(**json.loads((self.path / "state.json").read_text()))

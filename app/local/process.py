@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,10 @@ POLL_S = 0.05
 
 def _ready_at_once() -> bool:
     return True
+
+
+def _nothing() -> None:
+    return
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Program:
     orphan_signal: signal.Signals = signal.SIGKILL  # what the kernel sends when the parent dies
     is_ready: Callable[[], bool] = _ready_at_once
     ready_within_s: float = 60.0
+    tidy: Callable[[], None] = _nothing  # removes what it leaves outside its folder, once it has ended
 
 
 class Process:
@@ -73,6 +77,7 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._popen.wait()
+        self.program.tidy()
 
     def tail(self) -> str:
         """The end of its log, for an error message."""
@@ -92,13 +97,3 @@ def _leash(program: Program) -> list[str]:
 def _set_aside(log: Path) -> None:
     if log.exists() and log.stat().st_size > LOG_MAX_BYTES:
         log.rename(log.with_suffix(".log.1"))
-
-
-def wait_until(condition: Callable[[], bool], *, within_s: float) -> bool:
-    """Poll until `condition` holds; False when the time is over."""
-    until = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(POLL_S)
-    return True

@@ -8,6 +8,7 @@ import urllib.parse
 from pathlib import Path
 
 from app.local.folder import DataFolder, write_private
+from app.local.probes import PROBE_S, listens
 from app.local.process import Program
 
 NODE = "vqueue@localhost"
@@ -63,7 +64,7 @@ class RabbitMQ:
             command=(_binary("epmd"),),
             env=env,
             orphan_signal=signal.SIGTERM,
-            is_ready=lambda: _listens(int(env["ERL_EPMD_PORT"])),
+            is_ready=lambda: listens(int(env["ERL_EPMD_PORT"])),
         )
         server = Program(
             name="rabbitmq",
@@ -98,7 +99,7 @@ class RabbitMQ:
 
     def _is_ready(self) -> bool:
         """Whether both listeners answer; they open at the end of the broker's start."""
-        return _greets(self._folder.port("rabbitmq")) and _listens(self._folder.port("rabbitmq.management"))
+        return _greets(self._folder.port("rabbitmq")) and listens(self._folder.port("rabbitmq.management"))
 
 
 def installed() -> bool:
@@ -123,18 +124,10 @@ def _binary(name: str) -> str:
     return found
 
 
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=2).close()
-    except OSError:
-        return False
-    return True
-
-
 def _greets(port: int) -> bool:
     """Whether an AMQP 0.9.1 server answers the protocol header with a method frame."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PROBE_S) as connection:
             connection.sendall(b"AMQP\x00\x00\x09\x01")
             return connection.recv(1) == b"\x01"
     except OSError:

@@ -4,11 +4,10 @@ import os
 import shutil
 import signal
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from app.local.folder import DataFolder
+from app.local.probes import http_status
 from app.local.process import Program
 
 ACCESS_KEY_ID = "vqueue"
@@ -17,10 +16,9 @@ PORTS = ("master", "volume", "filer", "s3", "admin")
 
 
 class Seaweed:
-    """`bucket` is created at start; its name needs at least three letters."""
+    """Bucket names need at least three letters here."""
 
-    def __init__(self, folder: DataFolder, *, bucket: str) -> None:
-        self.bucket = bucket
+    def __init__(self, folder: DataFolder) -> None:
         self._folder = folder
         self._home = folder.subfolder("seaweed")
 
@@ -34,6 +32,7 @@ class Seaweed:
 
     def prepare(self) -> tuple[Program, ...]:
         ports: list[str] = []
+        self._remove_sockets()
         for name in PORTS:
             ports.append(f"-{name}.port={self._folder.choose_port(f'seaweed.{name}')}")
             ports.append(f"-{name}.port.grpc={self._folder.choose_port(f'seaweed.{name}.grpc')}")
@@ -50,9 +49,7 @@ class Seaweed:
                 "-webdav=false",
                 "-s3.port.iceberg=0",
                 "-s3.port.lance=0",
-                "-s3.autoCreateBucket=false",
                 "-volume.preStopSeconds=0",  # 1 s to stop; `weed server` takes 15 s
-                f"-bucket={self.bucket}",
                 *ports,
             ),
             env=os.environ
@@ -60,23 +57,18 @@ class Seaweed:
             cwd=self._home,
             orphan_signal=signal.SIGTERM,
             is_ready=self._is_ready,
+            tidy=self._remove_sockets,
         )
         return (server,)
 
     def _is_ready(self) -> bool:
-        """Whether S3 answers and the filer shows the bucket."""
-        filer = f"http://127.0.0.1:{self._folder.port('seaweed.filer')}"
-        return _status(self.endpoint_url) in (200, 403) and _status(f"{filer}/buckets/{self.bucket}/") == 200
+        return http_status(self.endpoint_url) in (200, 403)
 
-
-def _status(url: str) -> int:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:  # noqa: S310 - a loopback URL of our own
-            return response.status
-    except urllib.error.HTTPError as error:
-        return error.code
-    except OSError:
-        return 0
+    def _remove_sockets(self) -> None:
+        """It makes sockets in /tmp, named by port with no setting to say otherwise, and leaves them there."""
+        for name, port in self._folder.ports("seaweed."):
+            kind = name.removeprefix("seaweed.").replace(".", "-")
+            Path(f"/tmp/seaweedfs-{kind}-{port}.sock").unlink(missing_ok=True)  # noqa: S108 - not ours to choose
 
 
 def _binary() -> str:

@@ -35,8 +35,11 @@ def backoff_s(failures: int) -> float:
 
 
 class Supervisor:
-    """Owns child processes. Use it from one thread that outlives them: the kernel's parent-death signal
-    follows the thread that started a child."""
+    """Owns child processes. `clock` (seconds) times the restarts.
+
+    Use it from one thread that outlives the children: the kernel's parent-death signal follows the thread
+    that started a child.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,8 @@ class Supervisor:
 
     def start(self, *programs: Program) -> None:
         """Start the programs as one stage and wait until each is ready."""
+        if self._stopping.is_set():
+            raise Interrupted
         stage: list[_Child] = []
         self._stages.append(stage)
         for program in programs:
@@ -67,6 +72,7 @@ class Supervisor:
             self._wait_ready(child)
 
     def pid(self, name: str) -> int:
+        """The process that runs under this name now."""
         return next(child.process.pid for child in self._children() if child.process.program.name == name)
 
     def run(self) -> None:
@@ -97,11 +103,11 @@ class Supervisor:
 
     def _wait_ready(self, child: _Child) -> None:
         program = child.process.program
-        until = self._clock() + program.ready_within_s
+        until = time.monotonic() + program.ready_within_s
         while not program.is_ready():
             if self._stopping.is_set():
                 raise Interrupted
-            if child.process.exit_code() is not None or self._clock() > until:
+            if child.process.exit_code() is not None or time.monotonic() > until:
                 raise StartFailed(f"{program.name} did not start:\n{child.process.tail()}")
             time.sleep(POLL_S)
 
@@ -123,11 +129,12 @@ class Supervisor:
     def _stop_stage(self, stage: list[_Child]) -> None:
         for child in stage:
             child.process.ask_to_stop()
-        asked_at = self._clock()
+        asked_at = time.monotonic()
         for child in stage:
             until = asked_at + child.process.program.stop_within_s
-            while not child.process.wait(POLL_S) and self._clock() < until and not self._hurry.is_set():
-                pass
+            while time.monotonic() < until and not self._hurry.is_set():
+                if child.process.wait(POLL_S):
+                    break
             if child.process.exit_code() is None:
                 self._say(f"{child.process.program.name} did not stop in time and is killed")
             child.process.kill()

@@ -5,6 +5,7 @@ import signal
 import socket
 
 from app.local.folder import DataFolder, write_private
+from app.local.probes import PROBE_S
 from app.local.process import Program
 
 # The broker's data must never be evicted; the feature cache bounds itself by time-outs.
@@ -48,7 +49,7 @@ class Valkey:
     def _is_ready(self) -> bool:
         try:
             with socket.create_connection(
-                ("127.0.0.1", self._folder.port("valkey")), timeout=2
+                ("127.0.0.1", self._folder.port("valkey")), timeout=PROBE_S
             ) as connection:
                 connection.sendall(f"AUTH {self._folder.secret('valkey')}\r\nPING\r\n".encode())
                 replies = connection.makefile("rb")
