@@ -167,7 +167,8 @@ class ChunkSender:
         with self._translated():
             line = self._open()
             queue = self._declare(line, model)
-            return queue.bind(line.producer.channel).queue_declare(passive=True).message_count
+            # Not a passive one: on Redis an empty queue does not exist.
+            return queue.bind(line.producer.channel).queue_declare().message_count
 
     def close(self) -> None:
         line, self._line = self._line, None

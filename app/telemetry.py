@@ -72,14 +72,22 @@ def serve_metrics(port: int, *, role: str) -> None:
         start_http_server(port)
 
 
-def configure_logs(*, log_format: Literal["json", "console"], level: str, role: str) -> None:
+def configure_logs(*, log_format: Literal["json", "console"], level: str, **process: str) -> None:
     """Send our events and other libraries' warnings to standard error, one per line.
 
+    `process` (role, worker) stands in every event, whichever thread it comes from.
     A newline or control character inside a value cannot start a record of its own: JSON escapes it, and the
     console form prints values by repr.
     """
+
+    def add_process(
+        _: structlog.typing.WrappedLogger, __: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        return {**event, **process}
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_process,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
@@ -107,4 +115,3 @@ def configure_logs(*, log_format: Literal["json", "console"], level: str, role: 
     # Libraries speak only when something is wrong: their chatter holds URLs.
     for library in ("boto3", "botocore", "urllib3", "celery", "kombu", "amqp", "alembic", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    structlog.contextvars.bind_contextvars(role=role)

@@ -8,7 +8,7 @@ from app.images import NORMALISER_VERSION
 from workers.engine.base import Engine
 from workers.engine.transformers import open_engine
 from workers.observe import EngineMetrics
-from workers.serve import serve
+from workers.serve import serve, worker_name
 
 
 def open_transformers(settings: Settings) -> Engine:
@@ -31,7 +31,9 @@ def open_transformers(settings: Settings) -> Engine:
 
 def main() -> None:
     settings = read_settings()
-    telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="worker")
+    telemetry.configure_logs(
+        log_format=settings.log_format, level=settings.log_level, role="worker", worker=worker_name()
+    )
     sys.exit(serve(settings, open_transformers))
 
 

@@ -30,10 +30,14 @@ log = structlog.get_logger()
 OpenEngine = Callable[[Settings], Engine]
 
 
+def worker_name() -> str:
+    """This process among all workers: in leases, logs and Flower."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
 def serve(settings: Settings, open_model: OpenEngine) -> int:
     """Serve until SIGTERM; the exit code. The same for every engine: tests hand in the fake one."""
-    worker = f"{socket.gethostname()}-{os.getpid()}"
-    structlog.contextvars.bind_contextvars(worker=worker)
+    worker = worker_name()
     engine = open_model(settings)
     database = make_engine(
         settings.database_url.get_secret_value(),
@@ -72,10 +76,13 @@ def serve(settings: Settings, open_model: OpenEngine) -> int:
 def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) -> int:
     """Take chunks until told to stop. What still runs `drain_s` after that is handed back unfinished."""
 
+    def close() -> None:
+        log.warning("engine_closes")
+        engine.close()  # what has not joined fails with engine_closed, which the runner hands back
+
     def drain(**_: object) -> None:
         log.info("worker_drains", within_s=settings.drain_s)
-        # close() fails what has not ended with engine_closed, which the runner hands back.
-        last_call = Timer(settings.drain_s, engine.close)
+        last_call = Timer(settings.drain_s, close)
         last_call.daemon = True
         last_call.start()
 
@@ -86,6 +93,7 @@ def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) ->
         concurrency=settings.worker_threads,
         hostname=f"{settings.served_model}@{worker}",
         loglevel=settings.log_level,
+        quiet=True,
         without_mingle=True,
         without_gossip=True,
     )

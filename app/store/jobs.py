@@ -160,7 +160,11 @@ def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
 
 
 def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: float) -> list[ClaimedJob]:
-    """Take those of the jobs that wait for a worker; a message delivered twice claims nothing."""
+    """Take those of the jobs that wait for a worker; a message delivered twice claims nothing.
+
+    A job that must travel alone is left to a message of its own: the broker may still hold the chunk in which
+    it went down, with others that would go down again with it.
+    """
     rows = session.execute(
         text(
             """
@@ -171,6 +175,7 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
                 WHERE j.id = ANY(:ids) AND j.state IN ('ready', 'queued')
                   AND (j.batch_id IS NULL OR b.status = 'in_progress')
                   AND (j.deadline IS NULL OR j.deadline > now())
+                  AND (NOT j.alone OR cardinality(CAST(:ids AS bigint[])) = 1)
                 ORDER BY j.id FOR UPDATE OF j)
             RETURNING id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params,
                       image_ids,

@@ -51,6 +51,13 @@ def test_a_direct_job_past_its_deadline_is_not_claimed(db: Sessions, rows: Rows)
     assert claim(db, late) == {}
 
 
+def test_a_job_that_must_travel_alone_is_not_claimed_in_company(db: Sessions, rows: Rows) -> None:
+    (poison,) = rows.add_jobs(1, alone=True)
+    (other,) = rows.add_jobs(1)
+    assert claim(db, [poison, other]) == {other: 1}
+    assert claim(db, [poison]) == {poison: 1}
+
+
 def test_an_answer_is_recorded_once_and_counted_once(db: Sessions, rows: Rows) -> None:
     rows.add_batch()
     (job_id,) = rows.add_jobs(1, batch_id="batch_1")

@@ -1,0 +1,211 @@
+"""Chunks travel through a real broker, each kind of broker alike, to a real worker process."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kombu.connection import Connection
+from pydantic import SecretStr
+
+from app.config import Settings
+from app.db import Sessions
+from app.dispatch import Dispatcher
+from app.errors import TransientWork
+from app.planner import Chunk
+from app.queue import ChunkSender, chunk_queue, is_amqp, make_celery
+from app.states import JobState
+from tests.processes import Process
+from tests.rows import Rows
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def on_broker(settings: Settings, broker_url: str) -> Settings:
+    """Settings for one test: its broker, a model name of its own, short leases."""
+    return settings.model_copy(
+        update={
+            "broker_url": SecretStr(broker_url),
+            "model_name": f"m{uuid4().hex[:8]}",
+            "lease_s": 3.0,
+            "heartbeat_s": 0.5,
+            "resend_s": 1.0,
+            "worker_threads": 2,
+        }
+    )
+
+
+@pytest.fixture
+def sender(on_broker: Settings, broker_url: str) -> Iterator[ChunkSender]:
+    sender = ChunkSender(celery=make_celery(on_broker), amqp=is_amqp(broker_url))
+    yield sender
+    sender.close()
+
+
+@pytest.fixture
+def rows(db: Sessions) -> Rows:
+    return Rows(db)
+
+
+@pytest.fixture
+def dispatcher(db: Sessions, sender: ChunkSender, on_broker: Settings) -> Dispatcher:
+    return Dispatcher(sessions=db, sender=sender, settings=on_broker)
+
+
+def worker(settings: Settings, folder: Path, name: str = "worker") -> Process:
+    return Process("tests.fake_worker", settings, folder / f"{name}.log")
+
+
+def ask(rows: Rows, settings: Settings, question: str, count: int = 1) -> list[int]:
+    ids = rows.add_jobs(count, model=settings.served_model)
+    prompt = '{"turns": [{"role": "user", "parts": [{"text": "%s"}]}]}' % question  # noqa: UP031 - braces
+    rows.run("UPDATE jobs SET prompt = :prompt WHERE id = ANY(:ids)", prompt=prompt, ids=ids)
+    return ids
+
+
+def completed(rows: Rows, ids: list[int]) -> bool:
+    states = rows.states()
+    return all(states[job_id] == JobState.COMPLETED for job_id in ids)
+
+
+def dispatched(dispatcher: Dispatcher, rows: Rows, ids: list[int]) -> bool:
+    """One turn of the dispatcher; whether all jobs are answered."""
+    dispatcher.reap()
+    dispatcher.send()
+    return completed(rows, ids)
+
+
+def bound_queue(connection: Connection, settings: Settings) -> Any:  # kombu's entities are not typed
+    amqp = is_amqp(settings.broker_url.get_secret_value())
+    channel: Any = connection.channel()
+    return chunk_queue(settings.served_model, amqp=amqp).bind(channel)
+
+
+def test_published_chunks_wait_on_the_broker(sender: ChunkSender, on_broker: Settings) -> None:
+    model = on_broker.served_model
+    sender.send([Chunk(model, (number,)) for number in range(1500)])
+    assert eventually(lambda: sender.depth(model) == 1500)
+
+
+def test_a_message_is_json_with_ids_and_nothing_else(
+    sender: ChunkSender, on_broker: Settings, broker_url: str
+) -> None:
+    sender.send([Chunk(on_broker.served_model, (7, 8))])
+    with Connection(broker_url) as connection:
+        message = eventually(lambda: bound_queue(connection, on_broker).get(no_ack=True))
+    assert message.content_type == "application/json"
+    assert message.payload[0] == [[7, 8]]
+
+
+def test_a_broker_that_is_away_is_a_transient_error(on_broker: Settings, broker_url: str) -> None:
+    scheme = broker_url.split("://")[0]
+    away = on_broker.model_copy(update={"broker_url": SecretStr(f"{scheme}://127.0.0.1:1//")})
+    sender = ChunkSender(celery=make_celery(away), amqp=is_amqp(broker_url))
+    with pytest.raises(TransientWork, match="broker_unavailable"):
+        sender.send([Chunk("m", (1,))])
+
+
+def test_jobs_go_through_the_broker_to_a_worker_and_come_back_answered(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    ids = ask(rows, on_broker, "red?", count=100)
+    dispatcher.send()
+    with worker(on_broker, tmp_path) as process:
+        eventually(lambda: completed(rows, ids))
+        assert process.terminate() == 0
+    assert rows.all("SELECT DISTINCT text FROM answers") == ["red?"]
+    assert rows.one("SELECT count(*) FROM workers") == 0
+
+
+def test_a_killed_worker_loses_nothing_and_another_ends_its_jobs(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    ids = ask(rows, on_broker, f"wait for {gate}", count=3)
+    dispatcher.send()
+    with worker(on_broker, tmp_path, "first"):
+        eventually(lambda: set(rows.states().values()) == {JobState.RUNNING})
+    gate.touch()
+    with worker(on_broker, tmp_path, "second"):
+        eventually(lambda: dispatched(dispatcher, rows, ids), within_s=30)
+    assert rows.all("SELECT attempt FROM jobs") == [2, 2, 2]
+    assert rows.one("SELECT count(*) FROM answers") == 3
+
+
+def test_a_job_that_kills_every_worker_ends_as_engine_crash_and_spares_the_others(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    (poison,) = ask(rows, on_broker, "die")
+    others = ask(rows, on_broker, "fine?", count=2)
+    for attempt in range(3):
+        dispatcher.send()
+        with worker(on_broker, tmp_path, f"worker{attempt}") as process:
+            eventually(lambda process=process: not process.running(), within_s=40)
+        eventually(lambda: dispatcher.reap() or JobState.RUNNING not in rows.states().values())
+    dispatcher.send()
+    with worker(on_broker, tmp_path, "last"):
+        eventually(lambda: completed(rows, others), within_s=30)
+    assert rows.one("SELECT error_code FROM jobs WHERE id = :id", id=poison) == "engine_crash"
+
+
+def test_a_worker_told_to_stop_ends_what_runs_and_leaves_the_rest_to_others(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    held = ask(rows, on_broker, f"wait for {gate}", count=2)
+    with worker(on_broker, tmp_path, "first") as process:
+        dispatcher.send()
+        eventually(lambda: set(rows.states().values()) == {JobState.RUNNING})
+        process.send_stop()
+        eventually(lambda: process.says("worker_drains"))
+        rest = ask(rows, on_broker, "later?")
+        dispatcher.send()
+        gate.touch()
+        assert process.ended(within_s=30) == 0
+    assert completed(rows, held)
+    with worker(on_broker, tmp_path, "second"):
+        eventually(lambda: dispatched(dispatcher, rows, rest))
+    assert rows.all("SELECT DISTINCT attempt FROM jobs") == [1]
+
+
+def test_a_worker_that_cannot_end_in_time_hands_its_jobs_back(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    """The one row of the fake engine is busy; what waits behind it goes back when the grace time is over."""
+    gate = tmp_path / "gate"
+    hasty = on_broker.model_copy(update={"drain_s": 0.2, "step_rows": 1})
+    ask(rows, on_broker, f"wait for {gate}")
+    ask(rows, on_broker, "behind it?", count=3)
+    dispatcher.send()
+    with worker(hasty, tmp_path) as process:
+        eventually(lambda: set(rows.states().values()) == {JobState.RUNNING})
+        process.send_stop()
+        eventually(lambda: process.says("engine_closes"))
+        gate.touch()
+        assert process.ended(within_s=30) == 0
+    assert sorted(rows.states().values()) == ["completed", "ready", "ready", "ready"]
+
+
+def test_a_purged_queue_is_filled_again(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, broker_url: str, tmp_path: Path
+) -> None:
+    ids = ask(rows, on_broker, "lost?", count=5)
+    dispatcher.send()
+    with Connection(broker_url) as connection:
+        eventually(lambda: bound_queue(connection, on_broker).purge() > 0)
+    with worker(on_broker, tmp_path):
+        eventually(lambda: dispatched(dispatcher, rows, ids), within_s=30)
+
+
+def test_a_message_delivered_twice_stores_one_answer(
+    rows: Rows, dispatcher: Dispatcher, sender: ChunkSender, on_broker: Settings, tmp_path: Path
+) -> None:
+    ids = ask(rows, on_broker, "twice?", count=4)
+    dispatcher.send()
+    sender.send([Chunk(on_broker.served_model, tuple(ids))])
+    with worker(on_broker, tmp_path) as process:
+        eventually(lambda: process.output().count('"chunk_claimed"') == 2)
+        eventually(lambda: completed(rows, ids))
+    assert rows.one("SELECT count(*) FROM answers") == 4
+    assert rows.all("SELECT DISTINCT attempt FROM jobs") == [1]
