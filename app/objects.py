@@ -82,7 +82,7 @@ class ObjectStore:
             return len(first)
         return self._put_parts(key, first, parts, content_type)
 
-    def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Iterator[bytes]:
+    def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Generator[bytes]:
         """The object's bytes from offset `start` on, in chunks; a connection that breaks is taken up again.
 
         Raises `ObjectMissing` at once, not at the first chunk. An object that was replaced in the middle of

@@ -1,0 +1,197 @@
+"""Reads batches' files: block after block of lines becomes job rows, each block in one transaction."""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from threading import Event
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app import telemetry
+from app.blocks import BLOCK_LINES, Block, duplicates, job_rows, read_blocks
+from app.chat import chat_rules
+from app.config import Settings
+from app.db import Sessions, transaction
+from app.errors import LineError
+from app.lines import LineRules, split_lines
+from app.objects import ObjectMissing, ObjectStore
+from app.placing import KeptImages, Placer, place_images
+from app.store import ingest as store
+from app.store.ingest import DuplicateLines, IngestTask, Step
+
+log = structlog.get_logger()
+
+# After this long another batch gets its turn: ten lines need not wait for a million.
+TURN_S = 5.0
+# What a batch's `errors` holds at most.
+MOST_ERRORS = 100
+DELETE_ROWS = 10_000
+
+
+class LostBatch(Exception):
+    """The batch was cancelled, has expired or was read on by somebody else: what we hold is void."""
+
+
+class Ingest:
+    """Turns the files of validating batches into jobs, one turn of one batch per `step`.
+
+    A process that dies in the middle leaves whole blocks behind; the next turn goes on after the last one.
+    `stopping` ends a turn after the block in hand.
+    """
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        objects: ObjectStore,
+        settings: Settings,
+        stopping: Event | None = None,
+        turn_s: float = TURN_S,
+        block_lines: int = BLOCK_LINES,
+    ) -> None:
+        self._sessions = sessions
+        self._objects = objects
+        self._settings = settings
+        self._placer = Placer(sessions=sessions, objects=objects, settings=settings)
+        self._stopping = stopping or Event()
+        self._turn_s = turn_s
+        self._block_lines = block_lines
+
+    def step(self) -> bool:
+        """Give one batch its turn; False when none waits. Raises what the servers we stand on raise."""
+        with transaction(self._sessions) as session:
+            task = store.take_batch(session, lease_s=self._settings.lease_s)
+        if task is None:
+            return False
+        try:
+            with telemetry.stage("ingest"):
+                self._turn(task)
+        except LostBatch:
+            log.info("ingest_lost", batch=task.id)
+        return True
+
+    def close(self) -> None:
+        self._placer.close()
+
+    def _turn(self, task: IngestTask) -> None:
+        if task.is_rejected:
+            self._delete_rows(task)
+            return
+        try:
+            chunks = self._open(task)
+        except ObjectMissing:
+            self._reject(task, [_file_error("file_not_found", "The input file is gone: upload it again.")])
+            return
+        with closing(chunks):
+            self._read(task, chunks)
+
+    def _open(self, task: IngestTask) -> Generator[bytes]:
+        if task.object_key is None:
+            raise ObjectMissing(self._objects.bucket, "")
+        return self._objects.open(task.object_key, start=task.bytes)
+
+    def _read(self, task: IngestTask, chunks: Generator[bytes]) -> None:
+        """Add block after block, until the file or the turn ends or the file does not pass."""
+        until = time.monotonic() + self._turn_s
+        rules = LineRules(task.endpoint, chat_rules(self._settings))
+        lines = split_lines(chunks, first=task.lines + 1)
+        for block in read_blocks(lines, rules, most_lines=self._block_lines):
+            if task.jobs + len(block.lines) > self._settings.batch_max_lines:
+                self._reject(task, [_too_many(self._settings.batch_max_lines)])
+                return
+            try:
+                task = self._add(task, block)
+            except DuplicateLines:
+                self._reject(task, self._duplicates(task, block))
+                return
+            if self._stopping.is_set() or time.monotonic() >= until:
+                self._pause(task)
+                return
+        self._finish(task)
+
+    def _add(self, task: IngestTask, block: Block) -> IngestTask:
+        """Make a block's lines rows; the task as it stands after it."""
+        kept = self._placer.keep(task.tenant_id, block.references())
+        with transaction(self._sessions) as session:
+            failed = self._insert(session, task, block, kept)
+            step = Step(block.bytes, block.count, len(block.lines), failed, block.model)
+            if not store.advance(session, task, step, lease_s=self._settings.lease_s):
+                raise LostBatch
+        return replace(
+            task,
+            bytes=task.bytes + step.bytes,
+            lines=task.lines + step.lines,
+            jobs=task.jobs + step.jobs,
+            model=task.model or step.model,
+        )
+
+    def _insert(self, session: Session, task: IngestTask, block: Block, kept: KeptImages) -> int:
+        """Copy a block's rows into the tables; how many of them are failed from the start."""
+        images = place_images(
+            session, task.tenant_id, block.references(), kept, reuse_s=self._settings.fetch_reuse_s
+        )
+        job_ids = store.draw_job_ids(session, len(block.lines))
+        rows = job_rows(block, job_ids, images, kept.unusable)
+        store.copy_jobs(session, task, rows)
+        return sum(row.error is not None for row in rows)
+
+    def _duplicates(self, task: IngestTask, block: Block) -> Sequence[LineError]:
+        """Which lines clash; LostBatch when none does, since then it is the block that is there already."""
+        with transaction(self._sessions) as session:
+            standing = store.find_lines(session, task.id, block.custom_ids())
+        found = duplicates(block, standing)[:MOST_ERRORS]
+        if not found:
+            raise LostBatch
+        return found
+
+    def _pause(self, task: IngestTask) -> None:
+        with transaction(self._sessions) as session:
+            store.pause_batch(session, task)
+        log.info("ingest_paused", batch=task.id, lines=task.lines)
+
+    def _finish(self, task: IngestTask) -> None:
+        """The whole file is read: open the batch, unless nothing in it is a request."""
+        if not task.jobs:
+            self._reject(task, [_file_error("empty_file", "The input file is empty: it has no requests.")])
+            return
+        if task.model is None:
+            with transaction(self._sessions) as session:
+                errors = store.read_bad_lines(session, task.id, limit=MOST_ERRORS)
+            self._reject(task, errors)
+            return
+        with transaction(self._sessions) as session:
+            if not store.start_batch(session, task):
+                raise LostBatch
+        log.info("batch_ingested", batch=task.id, jobs=task.jobs, lines=task.lines)
+
+    def _reject(self, task: IngestTask, errors: Sequence[LineError]) -> None:
+        with transaction(self._sessions) as session:
+            if not store.reject_batch(session, task, errors):
+                raise LostBatch
+        log.info("batch_rejected", batch=task.id, code=errors[0].code, errors=len(errors))
+        self._delete_rows(task)
+
+    def _delete_rows(self, task: IngestTask) -> None:
+        """Remove what a rejected batch has left, in blocks, and end it."""
+        deleted = DELETE_ROWS
+        while deleted:
+            with transaction(self._sessions) as session:
+                deleted = store.delete_jobs(
+                    session, task.id, limit=DELETE_ROWS, lease_s=self._settings.lease_s
+                )
+                if deleted is None:
+                    raise LostBatch
+        with transaction(self._sessions) as session:
+            store.fail_batch(session, task.id)
+
+
+def _file_error(code: str, message: str) -> LineError:
+    return LineError(code, message, None, "input_file_id")
+
+
+def _too_many(limit: int) -> LineError:
+    return _file_error(
+        "too_many_tasks", f"The file has too many requests: the limit is {limit:,}. Split it into several."
+    )

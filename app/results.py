@@ -1,0 +1,124 @@
+"""An ended job as its line in a batch's output or error file. Pure: the same job gives the same bytes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.states import JobState
+
+# Codes of failures that are not the request's own: told as status 500, all others as 400.
+OUR_FAULTS = frozenset(
+    {
+        "bad_prompt",
+        "engine_closed",
+        "engine_crash",
+        "internal_error",
+        "job_timeout",
+        "model_unsupported",
+        "nan_logits",
+        "object_changed",
+        "object_store_refused",
+        "object_store_unavailable",
+        "out_of_memory",
+    }
+)
+
+NEVER_RUN = {
+    JobState.EXPIRED: (
+        "batch_expired",
+        "This request could not be executed before the completion window expired.",
+    ),
+    JobState.CANCELLED: ("batch_cancelled", "This request was not executed: its batch was cancelled."),
+}
+
+# Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
+_LINE_BREAKERS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+Body = Mapping[str, Any]  # JSON to be
+
+
+@dataclass(frozen=True)
+class AnsweredJob:
+    """A completed job and its answer."""
+
+    id: int
+    line: int
+    custom_id: str
+    model: str
+    finished_at: datetime
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    revision: str
+
+
+@dataclass(frozen=True)
+class UnansweredJob:
+    """A job that failed, or was cancelled or expired before it ran. Bad lines may have no custom_id."""
+
+    id: int
+    line: int
+    custom_id: str | None
+    state: JobState
+    error_code: str | None
+    error_message: str | None
+    error_param: str | None
+
+
+def output_line(job: AnsweredJob) -> bytes:
+    return _line(job.id, job.custom_id, response=_response(job.id, 200, completion(job)), error=None)
+
+
+def error_line(job: UnansweredJob) -> bytes:
+    """A failed job as the response it would have had, one that never ran without any response."""
+    if job.state in NEVER_RUN:
+        code, message = NEVER_RUN[job.state]
+        return _line(job.id, job.custom_id, response=None, error={"code": code, "message": message})
+    is_ours = job.error_code in OUR_FAULTS
+    error = {
+        "message": job.error_message or "The request failed.",
+        "type": "server_error" if is_ours else "invalid_request_error",
+        "param": job.error_param,
+        "code": job.error_code,
+    }
+    response = _response(job.id, 500 if is_ours else 400, {"error": error})
+    return _line(job.id, job.custom_id, response=response, error=None)
+
+
+def completion(job: AnsweredJob) -> Body:
+    """The answer as a `chat.completion` object; `system_fingerprint` is the model's revision."""
+    return {
+        "id": f"chatcmpl-{job.id:016x}",
+        "object": "chat.completion",
+        "created": int(job.finished_at.timestamp()),
+        "model": job.model,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": job.text, "refusal": None},
+                "finish_reason": job.finish_reason,
+                "logprobs": None,
+            }
+        ],
+        "usage": {
+            "prompt_tokens": job.prompt_tokens,
+            "completion_tokens": job.completion_tokens,
+            "total_tokens": job.prompt_tokens + job.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": job.cached_tokens},
+        },
+        "system_fingerprint": job.revision,
+    }
+
+
+def _response(job_id: int, status: int, body: Body) -> Body:
+    return {"status_code": status, "request_id": f"req_{job_id:016x}", "body": body}
+
+
+def _line(job_id: int, custom_id: str | None, *, response: Body | None, error: Body | None) -> bytes:
+    row = {"id": f"batch_req_{job_id:016x}", "custom_id": custom_id, "response": response, "error": error}
+    text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f"{text.translate(_LINE_BREAKERS)}\n".encode()

@@ -1,0 +1,105 @@
+"""Batches that end before their jobs do: past their deadline or cancelled, and swept of what is left."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+
+@dataclass(frozen=True)
+class SweepTask:
+    """A batch to sweep; `ending` is what its open jobs become: cancelled or expired."""
+
+    id: str
+    ending: str
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How many jobs a block moved, and the line of the last one."""
+
+    jobs: int
+    last_line: int
+
+
+def expire_batches(session: Session) -> list[str]:
+    """Close the batches whose deadline has passed; which ones."""
+    rows = session.execute(
+        text(
+            """
+            UPDATE batches SET status = 'finalizing', ending = 'expired', finalizing_at = now()
+            WHERE id IN (
+                SELECT id FROM batches WHERE status IN ('validating', 'in_progress') AND expires_at <= now()
+                ORDER BY id FOR UPDATE SKIP LOCKED)
+            RETURNING id
+            """
+        )
+    )
+    return list(rows.scalars())
+
+
+def find_to_sweep(session: Session, *, again_after_s: float) -> SweepTask | None:
+    """A closed batch with open jobs, or one never swept.
+
+    Jobs that ran when it was closed may come back to ready, so a batch is swept again and again while it
+    has open jobs, but only after `again_after_s` seconds.
+    """
+    row = session.execute(
+        text(
+            """
+            SELECT id, ending FROM batches
+            WHERE (status = 'cancelling' OR (status = 'finalizing' AND ending = 'expired'))
+              AND (swept_at IS NULL
+                   OR (completed + failed < total AND swept_at < now() - :again * interval '1 second'))
+            ORDER BY swept_at NULLS FIRST LIMIT 1
+            """
+        ),
+        {"again": again_after_s},
+    ).one_or_none()
+    return SweepTask(row.id, row.ending) if row else None
+
+
+def sweep_jobs(session: Session, task: SweepTask, *, after_line: int, limit: int) -> Swept:
+    """End a block of a closed batch's jobs that no worker has taken, and count them as failed.
+
+    Locks jobs before the batch, as everybody does. Waits that a fetcher holds are left to it: it finds
+    no waiting job behind them.
+    """
+    row = session.execute(
+        text(
+            """
+            WITH picked AS (
+                SELECT id, line, image_ids FROM jobs
+                WHERE batch_id = :batch AND line > :after AND state IN ('waiting', 'ready', 'queued')
+                ORDER BY line LIMIT :limit FOR UPDATE),
+            moved AS (
+                UPDATE jobs SET state = :ending, finished_at = now(), waiting_on = 0
+                FROM picked WHERE jobs.id = picked.id RETURNING jobs.id),
+            waits AS (
+                DELETE FROM job_waits WHERE (image_id, job_id) IN (
+                    SELECT w.image_id, w.job_id FROM picked CROSS JOIN unnest(picked.image_ids) AS image
+                    JOIN job_waits w ON w.image_id = image AND w.job_id = picked.id
+                    FOR UPDATE OF w SKIP LOCKED)),
+            counted AS (
+                UPDATE batches SET failed = failed + (SELECT count(*) FROM moved)
+                WHERE id = :batch AND EXISTS (SELECT 1 FROM moved))
+            SELECT count(*) AS jobs, coalesce(max(line), 0) AS last_line FROM picked
+            """
+        ),
+        {"batch": task.id, "after": after_line, "limit": limit, "ending": task.ending},
+    ).one()
+    return Swept(row.jobs, row.last_line)
+
+
+def mark_swept(session: Session, task: SweepTask) -> None:
+    """Note that a sweep went through; at the first one, whatever held the batch before lets go."""
+    session.execute(
+        text(
+            """
+            UPDATE batches SET swept_at = now(),
+                lease_until = CASE WHEN swept_at IS NULL THEN NULL ELSE lease_until END
+            WHERE id = :id AND status IN ('cancelling', 'finalizing')
+            """
+        ),
+        {"id": task.id},
+    )

@@ -1,0 +1,275 @@
+"""A batch's file on its way to job rows: taken under a lease, advanced block by block, or rejected."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from io import StringIO
+from typing import Any
+
+from psycopg2.errors import UniqueViolation
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.errors import LineError
+from app.states import JobState
+
+JOB_COLUMNS = (
+    "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
+    "waiting_on, deadline, error_code, error_message, error_param, finished_at"
+)
+COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
+COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
+
+_COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+
+
+@dataclass(frozen=True)
+class IngestTask:
+    """A batch to read, from byte `bytes` and line `lines` on. `jobs` rows are there by now."""
+
+    id: str
+    tenant_id: str
+    endpoint: str
+    model: str | None
+    expires_at: datetime
+    bytes: int
+    lines: int
+    jobs: int
+    is_rejected: bool
+    object_key: str | None  # None when the input file was deleted
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """A job of a batch; one with an `error` is over before it begins."""
+
+    id: int
+    line: int
+    custom_id: str | None
+    model: str
+    prompt: str  # JSON, like params
+    params: str
+    image_ids: Sequence[int] = ()
+    waiting_on: frozenset[int] = frozenset()
+    error: LineError | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far one block brings a batch."""
+
+    bytes: int
+    lines: int
+    jobs: int
+    failed: int
+    model: str | None  # of the first line that is a request
+
+
+class DuplicateLines(Exception):
+    """Rows that are there already: a custom_id twice, or a block that somebody else has committed."""
+
+
+def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
+    """Take the batch that has waited longest for its next turn; other dispatchers skip it."""
+    row = session.execute(
+        text(
+            """
+            UPDATE batches b SET lease_until = now() + :lease * interval '1 second'
+            WHERE b.id = (
+                SELECT id FROM batches
+                WHERE status = 'validating' AND (lease_until IS NULL OR lease_until <= now())
+                ORDER BY coalesce(lease_until, created_at) LIMIT 1 FOR UPDATE SKIP LOCKED)
+            RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
+                      b.ingested_bytes AS bytes, b.ingested_lines AS lines,
+                      b.errors IS NOT NULL AS is_rejected,
+                      (SELECT f.object_key FROM files f
+                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key
+            """
+        ),
+        {"lease": lease_s},
+    ).mappings()
+    found = row.one_or_none()
+    return IngestTask(**found) if found else None
+
+
+def draw_job_ids(session: Session, count: int) -> Sequence[int]:
+    """Ids for rows that are written by COPY, in rising order."""
+    return (
+        session.execute(
+            text("SELECT nextval('jobs_id_seq') FROM generate_series(1, :count)"), {"count": count}
+        )
+        .scalars()
+        .all()
+    )
+
+
+def copy_jobs(session: Session, task: IngestTask, rows: Iterable[JobRow]) -> None:
+    """Add the rows of a block, and what they wait for. Raises DuplicateLines."""
+    jobs, waits = StringIO(), StringIO()
+    for row in rows:
+        jobs.write(_job_text(task, row))
+        waits.writelines(f"{image_id}\t{row.id}\n" for image_id in row.waiting_on)
+    try:
+        _copy(session, COPY_JOBS, jobs)
+        _copy(session, COPY_WAITS, waits)
+    except UniqueViolation as error:
+        raise DuplicateLines(task.id) from error
+
+
+def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -> bool:
+    """Note a block as read.
+
+    False if the batch is not at this byte any more, or no longer validating: then the caller must roll
+    back. This is the fence: a block counts only where the one before it ended, whoever holds the lease.
+    """
+    row = session.execute(
+        text(
+            """
+            UPDATE batches SET ingested_bytes = ingested_bytes + :bytes,
+                ingested_lines = ingested_lines + :lines, total = total + :jobs, failed = failed + :failed,
+                model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
+            WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
+            RETURNING id
+            """
+        ),
+        {**vars(step), "id": task.id, "from_byte": task.bytes, "lease": lease_s},
+    )
+    return row.one_or_none() is not None
+
+
+def pause_batch(session: Session, task: IngestTask) -> None:
+    """Give others their turn: the batch can be taken again, after those that have waited longer."""
+    session.execute(
+        text("UPDATE batches SET lease_until = now() WHERE id = :id AND status = 'validating'"),
+        {"id": task.id},
+    )
+
+
+def start_batch(session: Session, task: IngestTask) -> bool:
+    """The whole file is read: open the batch for its workers."""
+    row = session.execute(
+        text(
+            """
+            UPDATE batches SET status = 'in_progress', in_progress_at = now(), lease_until = NULL
+            WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
+            RETURNING id
+            """
+        ),
+        {"id": task.id, "from_byte": task.bytes},
+    )
+    return row.one_or_none() is not None
+
+
+def reject_batch(session: Session, task: IngestTask, errors: Sequence[LineError]) -> bool:
+    """Decide that the file does not pass. The batch stays validating until its rows are gone."""
+    row = session.execute(
+        text(
+            """
+            UPDATE batches SET errors = CAST(:errors AS jsonb)
+            WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
+            RETURNING id
+            """
+        ),
+        {"id": task.id, "from_byte": task.bytes, "errors": json.dumps([vars(error) for error in errors])},
+    )
+    return row.one_or_none() is not None
+
+
+def delete_jobs(session: Session, batch_id: str, *, limit: int, lease_s: float) -> int | None:
+    """Remove rows of a rejected batch and count them out; how many.
+
+    None if the batch is not validating any more: then the caller must roll back.
+    """
+    return session.execute(
+        text(
+            """
+            WITH gone AS (
+                DELETE FROM jobs WHERE id IN (
+                    SELECT id FROM jobs WHERE batch_id = :batch ORDER BY line LIMIT :limit FOR UPDATE)
+                RETURNING id, state, image_ids),
+            waits AS (
+                DELETE FROM job_waits WHERE (image_id, job_id) IN (
+                    SELECT w.image_id, w.job_id FROM gone CROSS JOIN unnest(gone.image_ids) AS image
+                    JOIN job_waits w ON w.image_id = image AND w.job_id = gone.id
+                    FOR UPDATE OF w SKIP LOCKED)),
+            counts AS (SELECT count(*) AS jobs, count(*) FILTER (WHERE state = 'failed') AS failed FROM gone)
+            UPDATE batches SET total = total - counts.jobs, failed = batches.failed - counts.failed,
+                lease_until = now() + :lease * interval '1 second'
+            FROM counts WHERE id = :batch AND status = 'validating' AND errors IS NOT NULL
+            RETURNING counts.jobs
+            """
+        ),
+        {"batch": batch_id, "limit": limit, "lease": lease_s},
+    ).scalar_one_or_none()
+
+
+def fail_batch(session: Session, batch_id: str) -> bool:
+    """End a rejected batch whose rows are gone."""
+    row = session.execute(
+        text(
+            """
+            UPDATE batches SET status = 'failed', failed_at = now(), lease_until = NULL
+            WHERE id = :id AND status = 'validating' AND errors IS NOT NULL RETURNING id
+            """
+        ),
+        {"id": batch_id},
+    )
+    return row.one_or_none() is not None
+
+
+def find_lines(session: Session, batch_id: str, custom_ids: Sequence[str]) -> dict[str, int]:
+    """In which line each of these custom_ids stands already."""
+    rows = session.execute(
+        text("SELECT custom_id, line FROM jobs WHERE batch_id = :batch AND custom_id = ANY(:ids)"),
+        {"batch": batch_id, "ids": list(custom_ids)},
+    )
+    return {row.custom_id: row.line for row in rows}
+
+
+def read_bad_lines(session: Session, batch_id: str, *, limit: int) -> list[LineError]:
+    """The first lines that are no requests."""
+    rows = session.execute(
+        text(
+            """
+            SELECT error_code, error_message, line, error_param FROM jobs
+            WHERE batch_id = :batch AND state = 'failed' ORDER BY line LIMIT :limit
+            """
+        ),
+        {"batch": batch_id, "limit": limit},
+    )
+    return [LineError(*row) for row in rows]
+
+
+def _copy(session: Session, statement: str, rows: StringIO) -> None:
+    if rows.tell():
+        rows.seek(0)
+        driver: Any = session.connection().connection  # psycopg2's own: SQLAlchemy knows no COPY
+        with driver.cursor() as cursor:
+            cursor.copy_expert(statement, rows)
+
+
+def _job_text(task: IngestTask, row: JobRow) -> str:
+    """One row in COPY's text format."""
+    error = row.error
+    open_state = JobState.WAITING if row.waiting_on else JobState.READY
+    values = (
+        str(row.id),
+        task.tenant_id,
+        task.id,
+        str(row.line),
+        row.custom_id,
+        row.model,
+        JobState.FAILED if error else open_state,
+        row.prompt,
+        row.params,
+        f"{{{','.join(map(str, row.image_ids))}}}",
+        str(row.image_ids[0] if row.image_ids else 0),
+        str(len(row.waiting_on)),
+        task.expires_at.isoformat(),
+        error.code if error else None,
+        error.message if error else None,
+        error.param if error else None,
+        "now" if error else None,
+    )
+    return "\t".join("\\N" if value is None else value.translate(_COPY_ESCAPES) for value in values) + "\n"

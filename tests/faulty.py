@@ -1,0 +1,41 @@
+"""A real object store in whose streams things happen where a test wants them."""
+
+from collections.abc import Callable, Generator, Iterable
+
+from app.errors import TransientWork
+from app.objects import ObjectStore
+from tests.servers import S3Place
+
+
+def break_off() -> None:
+    raise TransientWork("object_store_unavailable", "broke off")
+
+
+class FaultyStore(ObjectStore):
+    """Calls `at` after the first `readable` bytes of every stream, and after every stream is written."""
+
+    def __init__(
+        self, place: S3Place, *, readable: int | None = None, at: Callable[[], None] = break_off
+    ) -> None:
+        super().__init__(
+            bucket=place.bucket,
+            endpoint_url=place.endpoint_url,
+            region=place.region,
+            access_key_id=place.access_key_id,
+            secret_access_key=place.secret_access_key,
+        )
+        self._readable = readable
+        self._at = at
+
+    def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Generator[bytes]:
+        data = b"".join(super().open(key, start=start, bucket=bucket))
+        yield data[: self._readable]
+        self._at()
+        yield data[self._readable :]
+
+    def put_stream(
+        self, key: str, chunks: Iterable[bytes], *, content_type: str, max_bytes: int | None = None
+    ) -> int:
+        size = super().put_stream(key, chunks, content_type=content_type, max_bytes=max_bytes)
+        self._at()
+        return size
