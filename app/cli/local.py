@@ -103,7 +103,7 @@ def first_key(settings: Settings, file: Path) -> tuple[str, bool]:
     try:
         if file.exists():
             try:
-                keys.recognise(f"Bearer {file.read_text()}")
+                keys.recognise(file.read_text())
                 return file.read_text(), False
             except Unauthorized:
                 _say(f"the key in {file} opens nothing in this database; making another")
@@ -127,12 +127,13 @@ def processes(plan: Plan, settings: Settings) -> list[list[Program]]:
             name, (sys.executable, "-m", "app.cli.main", command), environment, stop_within_s=drain_s
         )
 
-    return [
+    stages = [
         [program(name, "worker") for name in names],
         [program("fetcher", "fetcher")],
         [program("dispatcher", "dispatcher")],
         [replace(program("api", "api"), is_ready=lambda: http_status(api) == 200)],
     ]
+    return [stage for stage in stages if stage]
 
 
 def _listen_to_signals(stopping: Event, hurry: Event) -> None:

@@ -2,7 +2,7 @@
 
 import typer
 
-from app.cli import database, local, processes
+from app.cli import database, keys, local, processes
 
 app = typer.Typer(
     name="vqueue",
@@ -12,6 +12,7 @@ app = typer.Typer(
 )
 app.command("up")(local.up)
 app.command("migrate")(database.migrate)
+app.add_typer(keys.keys)
 processes.mount(app)
 
 

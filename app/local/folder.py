@@ -76,13 +76,16 @@ class DataFolder:
             self._write(state)
         return state.secrets[name]
 
-    def choose_port(self, name: str) -> int:
-        """A free loopback port for `name`: the remembered one while nobody else has taken it."""
+    def choose_port(self, name: str, *, twin: int = 0) -> int:
+        """A free loopback port for `name`: the remembered one while nobody else has taken it.
+
+        The port that lies `twin` higher is free as well.
+        """
         state = self._read()
         others = {port for key, port in state.ports.items() if key != name}
         port = state.ports.get(name)
-        while port is None or port in others or not is_free(port):
-            port = random.choice(PORTS)
+        while port is None or {port, port + twin} & others or not (is_free(port) and is_free(port + twin)):
+            port = random.choice(PORTS[: len(PORTS) - twin])
         state.ports[name] = port
         self._write(state)
         return port

@@ -12,7 +12,8 @@ from app.local.process import Program
 
 ACCESS_KEY_ID = "vqueue"
 # Named one by one: the default gRPC port is the port + 10000, which may be taken.
-PORTS = ("master", "volume", "filer", "s3", "admin")
+PORTS = ("master", "volume", "filer", "s3")
+ADMIN_GRPC = 10_000  # its own client goes there whatever the settings say, and hangs at the stop if in vain
 
 
 class Seaweed:
@@ -36,6 +37,7 @@ class Seaweed:
         for name in PORTS:
             ports.append(f"-{name}.port={self._folder.choose_port(f'seaweed.{name}')}")
             ports.append(f"-{name}.port.grpc={self._folder.choose_port(f'seaweed.{name}.grpc')}")
+        ports.append(f"-admin.port={self._folder.choose_port('seaweed.admin', twin=ADMIN_GRPC)}")
         server = Program(
             name="seaweed",
             command=(
@@ -68,6 +70,8 @@ class Seaweed:
         """It makes sockets in /tmp, named by port with no setting to say otherwise, and leaves them there."""
         for name, port in self._folder.ports("seaweed."):
             kind = name.removeprefix("seaweed.").replace(".", "-")
+            if kind == "admin":
+                kind, port = "admin-grpc", port + ADMIN_GRPC
             Path(f"/tmp/seaweedfs-{kind}-{port}.sock").unlink(missing_ok=True)  # noqa: S108 - not ours to choose
 
 
