@@ -36,7 +36,7 @@ def eight_bits(image: Image.Image, header: Header) -> Image.Image:
     """
     if image.mode.startswith("I;16"):
         grey = _grey16(image, _transparent(image))
-        return ImageOps.invert(grey) if header.white_is_zero else grey
+        return ImageOps.invert(grey) if header.inverted else grey
     if image.mode in ("I", "F", "LAB", "HSV"):
         raise unsupported(header.format, f"samples of mode {image.mode} (32-bit, float or Lab)")
     key = image.info.get("transparency")

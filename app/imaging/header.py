@@ -23,8 +23,8 @@ class Header:
     parts: tuple[bytes | memoryview, ...]
     orientation: int = 1  # EXIF's numbers
     icc: bytes | None = None
-    bits: int = 8  # per sample, where the decoder needs telling (PNG, TIFF)
-    white_is_zero: bool = False  # TIFF only
+    bits: int = 8  # per sample of a PNG
+    inverted: bool = False  # white is zero, and the decoder leaves it so (TIFF)
     frame: tuple[int, int, int, int] | None = None  # left, top, right, bottom of a GIF's first frame
 
     @property

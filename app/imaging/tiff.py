@@ -4,7 +4,7 @@ import struct
 
 from app.imaging.formats import Format
 from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, unsupported
-from app.imaging.tags import ORIENTATION, Directory, read_directory
+from app.imaging.tags import ORIENTATION, Directory, Tag, read_directory
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _SUBFILE, _SAMPLES, _SAMPLE_FORMAT, _TILE_WIDTH, _TILE_HEIGHT = 254, 277, 339, 322, 323
@@ -41,8 +41,7 @@ def read_tiff(data: bytes, max_pixels: int) -> Header:
         parts=_pixel_parts(data, directory),
         orientation=orientation if 1 <= orientation <= 8 else 1,
         icc=icc if icc and len(icc) <= MAX_ICC_BYTES else None,
-        bits=directory.number(_BITS, 1),
-        white_is_zero=directory.number(_PHOTOMETRIC, 1) == 0,
+        inverted=_inverts(directory),
     )
 
 
@@ -68,9 +67,28 @@ def _pixel_parts(data: bytes, directory: Directory) -> tuple[bytes | memoryview,
         raise corrupt(Format.TIFF, "a value lies behind the end of the file")
     if any(tag.count > _MAX_STRIPS for tag in tags if tag.code in (273, 279, 324, 325)):
         raise too_complex(Format.TIFF, f"more than {_MAX_STRIPS} strips or tiles")
+    if not _strips_fit(directory, (273, 279)) or not _strips_fit(directory, (324, 325)):
+        raise corrupt(Format.TIFF, "its pixels end early")
     order = directory.order
     pad = b"\0" * (len(data) % 2)
     start = struct.pack(f"{order}I", len(data) + len(pad))
     count = struct.pack(f"{order}H", len(tags))
-    entries = b"".join(tag.entry for tag in tags)
+    entries = b"".join(_entry(tag, directory) for tag in tags)
     return (data[:4], start, memoryview(data)[8:], pad, count, entries, b"\0\0\0\0")
+
+
+def _entry(tag: Tag, directory: Directory) -> bytes:
+    """A tag as the decoder gets it. It does not know 16-bit grey in which white is zero: ours to invert."""
+    if tag.code == _PHOTOMETRIC and _inverts(directory):
+        return struct.pack(f"{directory.order}HHIHH", _PHOTOMETRIC, 3, 1, 1, 0)
+    return tag.entry
+
+
+def _inverts(directory: Directory) -> bool:
+    return directory.number(_PHOTOMETRIC, 1) == 0 and directory.number(_BITS, 1) == 16
+
+
+def _strips_fit(directory: Directory, codes: tuple[int, int]) -> bool:
+    """Whether all strips or tiles lie within the file; the new directory behind it would pass for pixels."""
+    offsets, lengths = (directory.numbers(code, _MAX_STRIPS) for code in codes)
+    return all(at + length <= len(directory.block) for at, length in zip(offsets, lengths, strict=False))
