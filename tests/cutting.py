@@ -1,0 +1,62 @@
+"""A TCP proxy that cuts its first connections off in the middle of an answer."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Thread
+from urllib.parse import urlsplit
+
+
+class Cutting:
+    """Forwards to `target`; each of the first `cuts` connections ends after `after` bytes of answer."""
+
+    def __init__(self, target: tuple[str, int], *, cuts: int, after: int) -> None:
+        self._target = target
+        self._cuts = cuts
+        self._after = after
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            limit = self._after if self.connections <= self._cuts else None
+            Thread(target=self._serve, args=(client, limit), daemon=True).start()
+
+    def _serve(self, client: socket.socket, limit: int | None) -> None:
+        with client, socket.create_connection(self._target) as server:
+            Thread(target=_pump, args=(client, server, None), daemon=True).start()
+            _pump(server, client, limit)
+
+
+def _pump(source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+    """Copy until the source ends or `limit` bytes have passed, then end the sink."""
+    passed = 0
+    try:
+        while data := source.recv(65_536):
+            sink.sendall(data if limit is None else data[: limit - passed])
+            passed += len(data)
+            if limit is not None and passed >= limit:
+                break
+        sink.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
+
+@contextmanager
+def cutting(endpoint_url: str, *, cuts: int, after: int) -> Iterator[Cutting]:
+    parts = urlsplit(endpoint_url)
+    assert parts.hostname
+    proxy = Cutting((parts.hostname, parts.port or 80), cuts=cuts, after=after)
+    yield proxy
+    proxy.close()
