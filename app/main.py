@@ -95,6 +95,7 @@ def build_app(services: Services) -> FastAPI:
         services.close()
 
     app = FastAPI(title="vqueue", version=version("vqueue"), lifespan=lifespan, redoc_url=None)
+    app.router.redirect_slashes = False  # a redirect would name the host that the client wrote
     app.add_middleware(Edge)
     add_error_handlers(app)
     caller = caller_of(services.keys)
