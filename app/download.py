@@ -183,7 +183,7 @@ def _remember(cookies: Cookies, host: str, reply: Reply) -> None:
 
 def _refusal(host: str, reply: Reply) -> WorkError:
     code = f"http_{reply.status}"
-    if reply.status in _TRY_LATER or reply.status >= 500:
+    if reply.status in _TRY_LATER or 500 <= reply.status < 600:
         return TransientWork(
             code, f"{host} answered {reply.status}.", retry_after_s=_retry_after(reply.header("Retry-After"))
         )
