@@ -36,7 +36,7 @@ TEMPLATE = (
 def build_checkpoint(folder: Path, *, kind: Literal["dense", "moe"] = "dense", seed: int = 0) -> Path:
     """Write a checkpoint whose greedy answers depend on every image and word; the same for the same seed."""
     tokenizer = build_tokenizer()
-    config = _config(tokenizer, kind)
+    config = model_config(tokenizer, kind)
     torch.manual_seed(seed)
     model = (
         Qwen3VLForConditionalGeneration(config)
@@ -78,7 +78,10 @@ def image_processor() -> Qwen2VLImageProcessorPil:
     )
 
 
-def _config(tokenizer: Qwen2Tokenizer, kind: Literal["dense", "moe"]) -> Qwen3VLConfig | Qwen3VLMoeConfig:
+def model_config(
+    tokenizer: Qwen2Tokenizer, kind: Literal["dense", "moe"] = "dense"
+) -> Qwen3VLConfig | Qwen3VLMoeConfig:
+    """Everything that the real models have, only less of it."""
     image, video, start, end = _ids(
         tokenizer, "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"
     )

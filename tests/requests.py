@@ -7,7 +7,7 @@ import numpy as np
 
 from workers.engine.base import Image, ImagePart, Part, Request, Role, Sampling, TextPart, Turn
 
-WORDS = "what colour is the mug on this table and how many of them are red or blue ? 2 é 照片".split()
+WORDS = ("what", "colour", "is", "the", "mug", "and", "how", "many", "of", "them", "?", "2", "é", "照片")
 
 
 def picture(seed: int, width: int = 96, height: int = 64) -> Image:
@@ -41,7 +41,7 @@ def ask(
 
 
 def mixed_requests(count: int, *, seed: int) -> list[Request]:
-    """Texts alone, one to three images, images after text, system prompts, earlier turns, sizes of all kinds."""
+    """Texts alone, up to four images, images after text, system prompts, earlier turns, many sizes."""
     rng = random.Random(seed)
     return [_random_request(rng, number) for number in range(count)]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jinja2 import TemplateError
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
@@ -88,11 +89,14 @@ class PromptBuilder:
         return content
 
     def _apply_template(self, messages: list[dict[str, object]]) -> str:
-        rendered = self._render.apply_chat_template(
-            messages,  # pyright: ignore[reportArgumentType]  # the annotation knows only texts
-            tokenize=False,
-            add_generation_prompt=True,
-        )
+        try:
+            rendered = self._render.apply_chat_template(
+                messages,  # pyright: ignore[reportArgumentType]  # the annotation knows only texts
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+        except TemplateError as error:
+            raise InvalidWork("invalid_prompt", f"the model's chat template refuses this: {error}") from error
         assert isinstance(rendered, str)
         return rendered
 

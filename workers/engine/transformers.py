@@ -127,12 +127,20 @@ class TransformersEngine:
 
     def _run(self) -> None:
         with torch.inference_mode():
-            while (group := self._room.take()) is not None:
-                now = time.monotonic()
-                for row in group:
-                    self._observer.waited(seconds=now - row.arrived)
-                if group:
-                    self._answer(group)
+            while self._run_group():
+                pass
+
+    def _run_group(self) -> bool:
+        """Nothing of a group outlives this call, else an idle engine would hold its pictures."""
+        group = self._room.take()
+        if group is None:
+            return False
+        now = time.monotonic()
+        for row in group:
+            self._observer.waited(seconds=now - row.arrived)
+        if group:
+            self._answer(group)
+        return True
 
     def _answer(self, group: Sequence[Prepared]) -> None:
         """Run a group; on failure run what is left of it in smaller ones, down to rows alone."""

@@ -1,0 +1,1 @@
+"""The Transformers engine on small random checkpoints."""

@@ -1,0 +1,96 @@
+"""Which checkpoints load, and how a revision names what is in them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.errors import FatalWork
+from tests.checkpoints import build_checkpoint
+from tests.observing import Recorder
+from tests.requests import ask, picture
+from workers.engine.load import load_checkpoint
+from workers.engine.transformers import open_engine
+
+
+def change(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def test_the_revision_is_that_of_the_files(folder: Path, copy: Path, tmp_path: Path) -> None:
+    first = load_checkpoint(str(folder)).revision
+    assert load_checkpoint(str(copy)).revision == first
+    change(copy / "generation_config.json", eos_token_id=7)
+    assert load_checkpoint(str(copy)).revision != first
+    assert load_checkpoint(str(build_checkpoint(tmp_path / "other", seed=1))).revision != first
+
+
+def test_a_cpu_runs_in_fp32_unless_told_otherwise(folder: Path) -> None:
+    assert load_checkpoint(str(folder)).model.dtype == torch.float32
+    assert load_checkpoint(str(folder), dtype="bfloat16").model.dtype == torch.bfloat16
+
+
+def test_bf16_answers_too(folder: Path) -> None:
+    engine = open_engine(
+        model=str(folder), normaliser="1", observer=Recorder(), dtype="bfloat16", torch_threads=1
+    )
+    assert engine.submit(ask(picture(1), "colour?")).result(timeout=60).usage.completion_tokens > 0
+    assert engine.model == folder.name
+    engine.close()
+
+
+def test_a_folder_that_is_not_there_is_named_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(FatalWork, match=r"model_not_found: .*nothing.*VQUEUE_MODEL"):
+        load_checkpoint(str(tmp_path / "nothing"))
+
+
+def test_another_architecture_is_named_with_a_remedy(copy: Path) -> None:
+    change(copy / "config.json", model_type="qwen2_5_vl")
+    with pytest.raises(FatalWork, match=r"model_unsupported: .*'qwen2_5_vl'.*Qwen3-VL"):
+        load_checkpoint(str(copy))
+
+
+def test_missing_weights_are_not_filled_with_random_ones(copy: Path) -> None:
+    change(
+        copy / "config.json",
+        text_config=json.loads((copy / "config.json").read_text())["text_config"] | {"num_hidden_layers": 5},
+    )
+    with pytest.raises(FatalWork, match="model_incomplete"):
+        load_checkpoint(str(copy))
+
+
+def test_a_checkpoint_without_image_settings_is_refused(copy: Path) -> None:
+    (copy / "preprocessor_config.json").unlink()
+    with pytest.raises(FatalWork, match=r"model_unsupported: .*preprocessor_config\.json"):
+        load_checkpoint(str(copy))
+
+
+def test_image_settings_of_newer_saves_are_read(copy: Path) -> None:
+    old = copy / "preprocessor_config.json"
+    (copy / "processor_config.json").write_text(json.dumps({"image_processor": json.loads(old.read_text())}))
+    expected = load_checkpoint(str(copy)).preprocessor
+    old.unlink()
+    assert load_checkpoint(str(copy)).preprocessor == expected
+
+
+def test_a_template_in_the_processor_s_file_is_read(copy: Path) -> None:
+    template = (copy / "chat_template.jinja").read_text()
+    (copy / "chat_template.jinja").unlink()
+    with pytest.raises(FatalWork, match="chat template"):
+        load_checkpoint(str(copy))
+    (copy / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    assert load_checkpoint(str(copy)).tokenizer.chat_template == template
+
+
+def test_the_pixel_budget_is_the_checkpoint_s_unless_lowered(folder: Path) -> None:
+    own = load_checkpoint(str(folder)).preprocessor
+    assert (own.min_pixels, own.max_pixels) == (4096, 12_288)
+    assert load_checkpoint(str(folder), max_pixels=2048).preprocessor.max_pixels == 2048
+    assert load_checkpoint(str(folder), max_pixels=10**9).preprocessor == own
