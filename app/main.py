@@ -1,5 +1,7 @@
 """Builds and runs the web app: what it consists of, wired by hand, and its one error handler."""
 
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -114,6 +116,8 @@ def build_app(services: Services) -> FastAPI:
 def main() -> None:
     settings = read_settings()
     telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="api")
+    # The server stops gracefully on SIGTERM, and then raises it again: a stop that was asked for is no fault.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         build_app(wire(settings)),
         host=settings.host,
