@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from socket import socket
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,12 @@ def environment(settings: Settings) -> dict[str, str]:
             given[f"VQUEUE_{name.upper()}"] = str(value)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VQUEUE_")}
     return {**kept, **given, "PYTHONWARNINGS": "default", "OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Process:
