@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -58,8 +58,9 @@ def _sum(counts: Counter[tuple[str, bool]], kind: str | None, firm: bool) -> int
     return sum(count for (of, is_firm), count in counts.items() if is_firm == firm and kind in (None, of))
 
 
-def main() -> int:
-    arguments = _arguments()
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 where every firm row that was served holds, else 1."""
+    arguments = _arguments(argv)
     server = PictureServer(arguments.folder)
     serve: dict[str, Callable[[Case], Outcome]] = {
         "image": serve_image,
@@ -83,11 +84,11 @@ def main() -> int:
     return 0 if tally.all_firm_hold() else 1
 
 
-def _arguments() -> argparse.Namespace:
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/fieldcases", description=__doc__)
     parser.add_argument("folder", type=Path, help="a folder with cases.jsonl and the files it names")
     parser.add_argument("--kind", help="only the rows of this kind, such as image or ssrf")
-    return parser.parse_args()
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":
