@@ -1,77 +1,112 @@
-"""The yardstick of the demo benchmark: the library's own `generate()` and processor, job after job."""
+"""The demo catalog end to end, in jobs per second, against one-by-one `generate()` over the same jobs."""
 
+import argparse
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
-import PIL.Image
+import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForImageTextToText
-from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 
-from workers.engine.base import Answer, ImagePart, Part, Request, Usage
+from app.images import Limits, normalise
+from bench.oracle import one_by_one
+from demo.catalog import Entry, make_catalog, right, write_catalog
+from demo.client import MAX_TOKENS, batch_lines, read_results, run_batch
+from demo.products import KINDS
+from demo.questions import question_for
+from demo.system import MODEL, running
+from demo.web import serve_folder
+from workers.engine.base import Image, ImagePart, Request, Sampling, TextPart, Turn
 
-
-class ImageProcessor(Qwen3VLProcessor):
-    """The library finds its parts by this signature; without videos it needs no torchvision."""
-
-    def __init__(self, image_processor: Any = None, tokenizer: Any = None, chat_template: Any = None) -> None:
-        super().__init__(image_processor, tokenizer, None, chat_template=chat_template)
-
-
-def one_by_one(folder: Path, requests: Sequence[Request]) -> tuple[list[Answer], float]:
-    """Greedy answers to the requests in fp32, and the seconds that they took without loading the model.
-
-    Every job pays for its own preprocessing and its own run, as a script around `generate()` would.
-    """
-    oracle = Oracle(folder)
-    started = time.perf_counter()
-    answers = [oracle.answer(request) for request in requests]
-    return answers, time.perf_counter() - started
+Answers = dict[str, str]  # by custom id
 
 
-class Oracle:
-    """A checkpoint behind the library's own code path; what the engine's answers are compared with."""
+@dataclass(frozen=True)
+class Run:
+    """One way of answering every job of the catalog."""
 
-    def __init__(self, folder: Path) -> None:
-        self.processor: Any = ImageProcessor.from_pretrained(folder)
-        self.model: Any = AutoModelForImageTextToText.from_pretrained(
-            folder, config=AutoConfig.from_pretrained(folder), dtype=torch.float32
-        ).eval()
-
-    @torch.inference_mode()
-    def answer(self, request: Request) -> Answer:
-        """Raises ValueError for a request that `generate()` would not answer greedily."""
-        if request.sampling.temperature > 0 or request.sampling.stop:
-            raise ValueError("only greedy requests without stop strings can be compared")
-        inputs = self.inputs(request)
-        output = self.model.generate(
-            **inputs, max_new_tokens=request.sampling.max_tokens, do_sample=False, use_cache=True
-        )
-        prompt = inputs["input_ids"].shape[1]
-        tokens = output[0, prompt:].tolist()
-        ended = tokens[-1] in self.end_ids
-        text = self.processor.decode(tokens, skip_special_tokens=True)
-        return Answer(text, "stop" if ended else "length", Usage(prompt, len(tokens)))
-
-    def inputs(self, request: Request) -> dict[str, torch.Tensor]:
-        """What the library's processor makes of the request."""
-        messages = [
-            {"role": turn.role, "content": [_part(part, request) for part in turn.parts]}
-            for turn in request.turns
-        ]
-        return self.processor.apply_chat_template(
-            messages, tokenize=True, add_generation_prompt=True, return_dict=True, return_tensors="pt"
-        )
+    answers: Answers
+    seconds: float
 
     @property
-    def end_ids(self) -> list[int]:
-        found = self.model.generation_config.eos_token_id
-        return found if isinstance(found, list) else [found]
+    def jobs_s(self) -> float:
+        return len(self.answers) / self.seconds
 
 
-def _part(part: Part, request: Request) -> dict[str, object]:
-    if isinstance(part, ImagePart):
-        return {"type": "image", "image": PIL.Image.fromarray(request.images[part.index].pixels)}
-    return {"type": "text", "text": part.text}
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2, help="torch threads of either side")
+    options = parser.parse_args()
+    entries = make_catalog(options.pictures, broken=())
+    ours = through_vqueue(entries, options.threads)
+    theirs = by_generate(entries, options.threads)
+    report(entries, ours, theirs)
+
+
+def through_vqueue(entries: Sequence[Entry], threads: int) -> Run:
+    """From the upload of the batch file to the downloaded output file; images come by URL, caches are cold."""
+    with TemporaryDirectory() as folder, serve_folder(Path(folder) / "catalog") as port:
+        base_url = f"http://127.0.0.1:{port}"
+        write_catalog(entries, Path(folder) / "catalog", base_url=base_url)
+        variables = {
+            "VQUEUE_FETCH_ALLOW_HOSTS": "127.0.0.1",
+            "VQUEUE_FETCH_PORTS": str(port),
+            "VQUEUE_TORCH_THREADS": str(threads),
+            "VQUEUE_DTYPE": "float32",
+        }
+        with running(Path(folder) / "vqueue", variables=variables) as system:
+            client = system.client()
+            lines = Path(folder) / "batch.jsonl"
+            lines.write_text("".join(batch_lines(entries, base_url, client.models.list().data[0].id)))
+            started = time.perf_counter()
+            batch = run_batch(client, lines, lambda _: None)
+            results = read_results(client, batch)
+            seconds = time.perf_counter() - started
+    return Run({f"{entry}/{kind}": row.answer or "" for (entry, kind), row in results.items()}, seconds)
+
+
+def by_generate(entries: Sequence[Entry], threads: int) -> Run:
+    """One job after the other through the library alone; pictures are decoded beforehand, in its favour."""
+    torch.set_num_threads(threads)
+    requests = [request for entry in entries for request in _requests(entry)]
+    answers, seconds = one_by_one(MODEL, requests)
+    pairs = zip(requests, answers, strict=True)
+    return Run({request.id: answer.text for request, answer in pairs}, seconds)
+
+
+def _requests(entry: Entry) -> list[Request]:
+    pixels = np.asarray(normalise(entry.picture or b"", Limits()))
+    image = Image(entry.id, pixels)
+    return [
+        Request(
+            id=f"{entry.id}/{kind}",
+            tenant="bench",
+            turns=(Turn("user", (ImagePart(0), TextPart(question_for(kind, entry.seed)))),),
+            images=(image,),
+            sampling=Sampling(max_tokens=MAX_TOKENS),
+        )
+        for kind in KINDS
+    ]
+
+
+def report(entries: Sequence[Entry], ours: Run, theirs: Run) -> None:
+    wanted = {f"{entry.id}/{kind}": right(entry, kind) for entry in entries for kind in KINDS}
+    for name, run in (("vqueue, end to end", ours), ("generate(), one by one", theirs)):
+        share = _equal(run.answers, wanted) / len(wanted)
+        print(f"{name:<24}{run.seconds:8.1f} s {run.jobs_s:8.2f} jobs/s   right {share:.4f}")
+    print(
+        f"demo: jobs={len(wanted)} jobs_s={ours.jobs_s:.2f} generate_jobs_s={theirs.jobs_s:.2f} "
+        f"vs_generate={ours.jobs_s / theirs.jobs_s:.2f} right={_equal(ours.answers, wanted) / len(wanted):.4f} "
+        f"identical={_equal(ours.answers, theirs.answers)}/{len(wanted)}"
+    )
+
+
+def _equal(some: Answers, others: Answers) -> int:
+    return sum(some.get(name) == other for name, other in others.items())
+
+
+if __name__ == "__main__":
+    main()

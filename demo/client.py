@@ -15,6 +15,7 @@ from demo.questions import question_for
 
 ENDED = {"completed", "failed", "expired", "cancelled"}
 POLL_S = 0.5
+MAX_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,11 @@ def batch_lines(entries: Sequence[Entry], base_url: str, model: str) -> Iterator
                 {"type": "image_url", "image_url": {"url": f"{base_url}/{entry.path}"}},
                 {"type": "text", "text": question_for(kind, entry.seed)},
             ]
-            body = {"model": model, "max_tokens": 8, "messages": [{"role": "user", "content": content}]}
+            body = {
+                "model": model,
+                "max_tokens": MAX_TOKENS,
+                "messages": [{"role": "user", "content": content}],
+            }
             line = {
                 "custom_id": f"{entry.id}/{kind}",
                 "method": "POST",

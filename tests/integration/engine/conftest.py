@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers.utils import logging
 
-from bench.demo import Oracle
+from bench.oracle import Oracle
 from tests.checkpoints import build_checkpoint
 from tests.observing import Recorder
 from workers.engine.features import FeatureCache, FeatureStore, MemoryTier

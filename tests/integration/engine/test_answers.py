@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.demo import Oracle, one_by_one
+from bench.oracle import Oracle, one_by_one
 from tests.checkpoints import build_checkpoint
 from tests.integration.engine.conftest import MIB, OpenEngine
 from tests.observing import Recorder

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from app.errors import FatalWork, InvalidWork, TransientWork
-from bench.demo import Oracle
+from bench.oracle import Oracle
 from tests.integration.engine.conftest import OpenEngine
 from tests.observing import Recorder
 from tests.requests import ask, picture
@@ -140,6 +140,7 @@ def test_close_ends_what_runs_and_sends_the_rest_back(open_engine: OpenEngine, r
     running = engine.submit(ask("tell me all", max_tokens=100))
     eventually(lambda: recorder.groups)
     waiting = engine.submit(ask("one"))
+    engine.close()
     engine.close()
     assert running.result(timeout=0).usage.completion_tokens > 0
     for future in (waiting, engine.submit(ask("two"))):

@@ -10,7 +10,7 @@ import pytest
 import redis
 import torch
 
-from bench.demo import Oracle
+from bench.oracle import Oracle
 from tests.checkpoints import build_checkpoint
 from tests.integration.engine.conftest import MIB, OpenEngine
 from tests.observing import Recorder
