@@ -12,7 +12,10 @@ def break_off() -> None:
 
 
 class FaultyStore(ObjectStore):
-    """Calls `at` after the first `readable` bytes of every stream, and after every stream is written."""
+    """Calls `at` after the first `readable` bytes of every stream, and after every stream is written.
+
+    `puts` are the keys that were put.
+    """
 
     def __init__(
         self, place: S3Place, *, readable: int | None = None, at: Callable[[], None] = break_off
@@ -26,12 +29,18 @@ class FaultyStore(ObjectStore):
         )
         self._readable = readable
         self._at = at
+        self.puts: list[str] = []
+
+    def put(self, key: str, data: bytes, *, content_type: str) -> None:
+        super().put(key, data, content_type=content_type)
+        self.puts.append(key)
 
     def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Generator[bytes]:
         data = b"".join(super().open(key, start=start, bucket=bucket))
-        yield data[: self._readable]
+        first = len(data) if self._readable is None else self._readable
+        yield data[:first]
         self._at()
-        yield data[self._readable :]
+        yield data[first:]
 
     def put_stream(
         self, key: str, chunks: Iterable[bytes], *, content_type: str, max_bytes: int | None = None

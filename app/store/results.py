@@ -38,7 +38,7 @@ class ResultFile:
 def take_ended(session: Session, *, lease_s: float) -> FinalizeTask | None:
     """Take one batch in which every job has ended; others skip it while the lease runs.
 
-    A batch in progress becomes finalizing here. One that was cancelled or has expired must have been swept.
+    A batch in progress becomes finalizing here.
     """
     row = session.execute(
         text(
@@ -49,9 +49,8 @@ def take_ended(session: Session, *, lease_s: float) -> FinalizeTask | None:
                 status = CASE WHEN status = 'in_progress' THEN 'finalizing' ELSE status END
             WHERE id = (
                 SELECT id FROM batches
-                WHERE completed + failed >= total AND (lease_until IS NULL OR lease_until <= now())
-                  AND (status = 'in_progress' OR (status = 'finalizing' AND ending = 'completed')
-                       OR (status IN ('cancelling', 'finalizing') AND swept_at IS NOT NULL))
+                WHERE status IN ('in_progress', 'cancelling', 'finalizing')
+                  AND completed + failed >= total AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)
             RETURNING id, tenant_id, ending, completed, failed, output_expires_after_s
             """

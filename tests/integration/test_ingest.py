@@ -8,12 +8,13 @@ from threading import Event
 import pytest
 
 from app.config import Settings
-from app.db import Sessions
+from app.db import Sessions, transaction
 from app.errors import TransientWork
 from app.ingest import Ingest
 from app.objects import ObjectStore, make_objects
 from app.states import BatchStatus
 from app.store.batches import BatchRow
+from app.store.ingest import Step, advance, delete_jobs, take_batch
 from tests.desk import PIXEL, Desk, image, line, lines
 from tests.faulty import FaultyStore
 from tests.servers import S3Place
@@ -102,14 +103,16 @@ def test_a_bad_line_is_a_failed_job_of_its_own(desk: Desk, ingest: Ingest) -> No
     assert desk.counts(batch_id) == (4, 0, 2)
 
 
-def test_the_bytes_of_a_data_url_are_stored_once(desk: Desk, ingest: Ingest) -> None:
+def test_the_bytes_of_a_data_url_are_stored_once(desk: Desk, s3: S3Place) -> None:
     batch_id = desk.submit([line(f"r{number}", [image(PIXEL)]) for number in range(7)])
-    ingest.step()
-    assert desk.count("images") == 1
+    store = FaultyStore(s3, at=lambda: None)
+    with reading(desk, store) as work:
+        work.step()
+    key = f"images/{desk.tenant}/{desk.content_hash(PIXEL)[:2]}/{desk.content_hash(PIXEL)}"
+    assert (store.puts, desk.count("images")) == ([key], 1)
     found = desk.jobs(batch_id)
     assert {job.state for job in found} == {"ready"}
     assert len({tuple(job.image_ids) for job in found}) == 1
-    key = f"images/{desk.tenant}/{desk.content_hash(PIXEL)[:2]}/{desk.content_hash(PIXEL)}"
     stored = desk.objects.head(key)
     assert stored is not None
     assert (stored.bytes, stored.content_type) == (70, "image/png")
@@ -272,3 +275,22 @@ def test_a_rejected_batch_is_cleared_by_whoever_comes_next(desk: Desk, ingest: I
     assert ingest.step()
     assert desk.status(batch_id) is BatchStatus.FAILED
     assert (desk.count("jobs"), desk.counts(batch_id)) == (0, (0, 0, 0))
+
+
+def test_a_block_counts_only_where_the_last_one_ended(desk: Desk) -> None:
+    desk.submit(lines(1))
+    step = Step(bytes=10, lines=1, jobs=0, failed=0, model=None)
+    with transaction(desk.sessions) as session:
+        task = take_batch(session, lease_s=60)
+        assert task
+        assert advance(session, task, step, lease_s=60)
+        assert not advance(session, task, step, lease_s=60)
+
+
+def test_rows_of_a_cancelled_batch_are_not_deleted(desk: Desk, ingest: Ingest) -> None:
+    batch_id = desk.submit(lines(3))
+    ingest.step()
+    desk.execute("UPDATE batches SET errors = '[]'")
+    desk.cancel(batch_id)
+    with transaction(desk.sessions) as session:
+        assert delete_jobs(session, batch_id, limit=10, lease_s=60) is None

@@ -1,6 +1,7 @@
 """What holds for any bytes: no line raises, and lines are the same however a file arrives."""
 
 import json
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -81,6 +82,15 @@ def test_a_line_over_the_limit_has_no_data_and_the_next_one_is_whole() -> None:
     found = list(split_lines([piece] * 33 + [b"\nnext\n"], first=5))
     assert (found[0].number, found[0].data, found[0].size) == (5, None, 33 * 2**20 + 1)
     assert (found[1].number, found[1].data) == (6, b"next")
+
+
+def test_a_line_over_the_limit_takes_no_memory() -> None:
+    tracemalloc.start()
+    found = list(split_lines(b"x" * 2**20 for _ in range(200)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found[0].size == 200 * 2**20
+    assert peak < 2.5 * lines.MAX_LINE_BYTES
 
 
 def test_a_line_at_the_limit_is_whole() -> None:
