@@ -12,10 +12,12 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.planner import Chunk, ChunkLimits, ReadyJob, plan_chunks, share
 from app.queue import queue_name
-from app.store import images, plans
+from app.store import images, plans, workers
 from app.visual_tokens import visual_tokens
 
 log = structlog.get_logger()
+
+WORKER_FORGOTTEN_S = 86_400  # a row of a process that never said goodbye is of no more use after a day
 
 
 class Sender(Protocol):
@@ -81,6 +83,7 @@ class Dispatcher:
         with transaction(self._sessions) as session:
             lapsed = plans.take_back_lapsed(session, crash_attempts=self._settings.crash_attempts)
             expired = plans.expire_direct(session)
+            workers.forget_silent(session, after_s=WORKER_FORGOTTEN_S)
         for job in lapsed:
             log.warning("lease_lapsed", job=job.id, attempt=job.attempt, worker=job.worker, ended=job.failed)
             telemetry.JOBS_RETURNED.labels("lapsed").inc(not job.failed)
@@ -119,12 +122,13 @@ class Dispatcher:
         for model in models:
             depth = self._sender.depth(model)
             telemetry.QUEUE_MESSAGES.labels(queue_name(model)).set(depth)
-            if depth == 0:
-                with transaction(self._sessions) as session:
-                    found = plans.take_back_unheard(session, model, after_s=self._settings.resend_s)
-                if found:
-                    telemetry.JOBS_RETURNED.labels("unheard").inc(found)
-                    log.warning("messages_lost", model=model, jobs=found)
+            with transaction(self._sessions) as session:
+                found = plans.take_back_unheard(
+                    session, model, after_s=self._settings.resend_s, queue_is_empty=depth == 0
+                )
+            if found:
+                telemetry.JOBS_RETURNED.labels("unheard").inc(found)
+                log.warning("messages_lost", model=model, jobs=found)
 
     def _set_gauges(self) -> None:
         with transaction(self._sessions) as session:

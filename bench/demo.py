@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def through_vqueue(entries: Sequence[Entry], threads: int) -> Run:
-    """From the upload of the batch file to the downloaded output file; images come by URL, caches are cold."""
+    """From the upload of the batch file to the downloaded output file; images by URL, caches cold."""
     with TemporaryDirectory() as folder, serve_folder(Path(folder) / "catalog") as port:
         base_url = f"http://127.0.0.1:{port}"
         write_catalog(entries, Path(folder) / "catalog", base_url=base_url)
@@ -99,7 +99,8 @@ def report(entries: Sequence[Entry], ours: Run, theirs: Run) -> None:
         print(f"{name:<24}{run.seconds:8.1f} s {run.jobs_s:8.2f} jobs/s   right {share:.4f}")
     print(
         f"demo: jobs={len(wanted)} jobs_s={ours.jobs_s:.2f} generate_jobs_s={theirs.jobs_s:.2f} "
-        f"vs_generate={ours.jobs_s / theirs.jobs_s:.2f} right={_equal(ours.answers, wanted) / len(wanted):.4f} "
+        f"vs_generate={ours.jobs_s / theirs.jobs_s:.2f} "
+        f"right={_equal(ours.answers, wanted) / len(wanted):.4f} "
         f"identical={_equal(ours.answers, theirs.answers)}/{len(wanted)}"
     )
 

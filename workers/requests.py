@@ -8,7 +8,7 @@ from app.store.jobs import ClaimedJob, Json
 from workers.engine.base import Image, ImagePart, Part, Request, Sampling, TextPart, Turn
 
 
-def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings, deadline: float) -> Request:
+def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings) -> Request:
     """The engine's view of a job; FatalWork if what is stored is not what ingest writes."""
     try:
         return Request(
@@ -18,7 +18,6 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings,
             images=images,
             sampling=_sampling(job.params, settings),
             max_pixels=job.params.get("max_pixels"),
-            deadline=deadline,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FatalWork("bad_prompt", f"The stored prompt cannot be read: {error!r}.") from error

@@ -3,7 +3,7 @@
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
 
@@ -86,46 +86,57 @@ class Runner:
     def _outcomes(self, claimed: Sequence[ClaimedJob]) -> list[Outcome]:
         """One outcome for each job, whatever is raised on the way."""
         pictures = self._start_reading(claimed)
-        deadline = time.monotonic() + self._settings.job_timeout_s
         with telemetry.stage("read"):
-            submitted = [(job, self._submit(job, pictures, deadline)) for job in claimed]
+            answers = [self._submit(job, pictures) for job in claimed]
         with telemetry.stage("engine"):
-            return [self._outcome(job, answer, deadline) for job, answer in submitted]
+            self._await(answers)
+        return [self._outcome(job, answer) for job, answer in zip(claimed, answers, strict=True)]
 
     def _start_reading(self, claimed: Sequence[ClaimedJob]) -> Mapping[int, "Future[Image]"]:
         wanted = sorted({image_id for job in claimed for image_id in job.image_ids})
         if not wanted:
             return {}
-        with transaction(self._sessions) as session:
-            rows = images.read_images(session, wanted)
+        held = [job.id for job in claimed]
+        rows = self._through_outages(
+            "look_up", lambda: self._read_rows(wanted), left_s=lambda: self._leases.left_s(held)
+        )
         return {image_id: self._readers.submit(self._read_image, row) for image_id, row in rows.items()}
 
-    def _submit(
-        self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"], deadline: float
-    ) -> "Future[Answer] | WorkError":
-        """Hand a job to the engine once its images are decoded, or say why that cannot be."""
+    def _read_rows(self, image_ids: Sequence[int]) -> dict[int, images.ImageRow]:
+        with transaction(self._sessions) as session:
+            return images.read_images(session, image_ids)
+
+    def _submit(self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"]) -> "Future[Answer]":
+        """Hand a job to the engine once its images are decoded; what prevents that is in the future."""
         try:
             if missing := [image_id for image_id in job.image_ids if image_id not in pictures]:
                 raise InvalidWork("image_deleted", f"{len(missing)} of the job's images were deleted.")
             decoded = tuple(pictures[image_id].result() for image_id in job.image_ids)
-            return self._engine.submit(read_request(job, decoded, self._settings, deadline))
-        except WorkError as error:
-            return error
+            return self._engine.submit(read_request(job, decoded, self._settings))
         except Exception as error:  # one job's fault must not take its chunk along
-            return self._fault(job, error)
+            refused: Future[Answer] = Future()
+            refused.set_exception(error)
+            return refused
 
-    def _outcome(self, job: ClaimedJob, submitted: "Future[Answer] | WorkError", deadline: float) -> Outcome:
-        if isinstance(submitted, WorkError):
-            return self._after_error(job, submitted)
+    def _await(self, answers: "Sequence[Future[Answer]]") -> None:
+        """Wait for all, as long as one of them comes within every `job_timeout_s`; then drop the rest."""
+        pending = set(answers)
+        while pending:
+            done, pending = wait(pending, self._settings.job_timeout_s, return_when=FIRST_COMPLETED)
+            if not done:
+                for answer in pending:
+                    answer.cancel()
+                return
+
+    def _outcome(self, job: ClaimedJob, future: "Future[Answer]") -> Outcome:
         try:
-            answer = submitted.result(timeout=max(0.0, deadline - time.monotonic()))
+            answer = future.result(timeout=0)
         except (FutureTimeout, CancelledError):
-            submitted.cancel()
             timeout_s = self._settings.job_timeout_s
             return self._after_error(job, TransientWork("job_timeout", f"No answer within {timeout_s:g} s."))
         except WorkError as error:
             return self._after_error(job, error)
-        except Exception as error:  # the engine's own fault: reported, and tried again
+        except Exception as error:  # a fault of ours: reported, and tried again
             return self._after_error(job, self._fault(job, error))
         usage = answer.usage
         return AnswerRow(

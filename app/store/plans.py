@@ -135,19 +135,28 @@ def take_back_lapsed(session: Session, *, crash_attempts: int, limit: int = 1000
     return [Lapsed(row.id, row.attempt, row.worker, row.failed) for row in rows]
 
 
-def take_back_unheard(session: Session, model: str, *, after_s: float, limit: int = 10_000) -> int:
-    """Jobs of a model that were sent long ago while its queue is empty: their message is lost."""
+def take_back_unheard(
+    session: Session, model: str, *, after_s: float, queue_is_empty: bool, limit: int = 10_000
+) -> int:
+    """Jobs of a model whose message is lost: sent long ago while the queue is empty, or overtaken.
+
+    Queues keep their order. A job that was sent `after_s` later than this one and runs already says that this
+    one's message is gone, or waits in a worker's hands, where a second message does no harm.
+    """
     rows = session.execute(
         text(
             """
             UPDATE jobs SET state = 'ready' WHERE id IN (
                 SELECT id FROM jobs
-                WHERE state = 'queued' AND sent_at < now() - :after * interval '1 second' AND model = :model
+                WHERE state = 'queued' AND model = :model AND sent_at < CASE
+                    WHEN :empty THEN now()
+                    ELSE (SELECT max(sent_at) FROM jobs WHERE state = 'running' AND model = :model)
+                    END - :after * interval '1 second'
                 ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
             RETURNING id
             """
         ),
-        {"model": model, "after": after_s, "limit": limit},
+        {"model": model, "after": after_s, "empty": queue_is_empty, "limit": limit},
     )
     return len(rows.all())
 

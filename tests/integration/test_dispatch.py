@@ -172,6 +172,20 @@ def test_what_still_waits_on_the_broker_is_not_sent_again(
     assert rows.states() == {job_id: JobState.QUEUED}
 
 
+def test_a_message_that_later_ones_have_overtaken_is_taken_for_lost(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    broker.waiting = 5
+    (lost,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2026-01-01 12:00")
+    rows.add_jobs(
+        1, batch_id="batch_1", state="running", sent_at="2026-01-01 12:05", lease_until="2100-01-01"
+    )
+    (behind,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2026-01-01 12:06")
+    dispatcher(db, broker, settings).reap()
+    states = rows.states()
+    assert (states[lost], states[behind]) == (JobState.READY, JobState.QUEUED)
+
+
 def test_a_direct_job_past_its_deadline_ends_as_expired(
     db: Sessions, rows: Rows, broker: Broker, settings: Settings
 ) -> None:

@@ -172,6 +172,18 @@ def test_a_job_that_takes_too_long_is_dropped_and_tried_later(rows: Rows, make_r
     assert rows.states() == {job_id: JobState.READY}
 
 
+def test_a_chunk_may_take_longer_than_one_job_as_long_as_answers_come(
+    rows: Rows, make_runner: MakeRunner
+) -> None:
+    def slow(request: Request) -> str:
+        Event().wait(0.2)
+        return "late"
+
+    ids = rows.add_jobs(5, batch_id="batch_1", state="queued")
+    make_runner(FakeEngine(answer=slow, rows=1), job_timeout_s=0.6).run(ids)
+    assert rows.counts() == (5, 5, 0)
+
+
 def test_a_drained_worker_hands_back_what_has_not_run_without_a_lost_try(
     rows: Rows, make_runner: MakeRunner
 ) -> None:

@@ -23,16 +23,16 @@ def test_turns_parts_and_images_keep_their_order() -> None:
             {"role": "user", "parts": [{"text": "What is"}, {"image": 0}, {"text": "?"}]},
         ]
     }
-    request = read_request(claimed(prompt), (PICTURE,), Settings(), 12.5)
+    request = read_request(claimed(prompt), (PICTURE,), Settings())
     assert request.turns == (
         Turn("system", (TextPart("Be brief."),)),
         Turn("user", (TextPart("What is"), ImagePart(0), TextPart("?"))),
     )
-    assert (request.tenant, request.images, request.deadline) == ("tenant_a", (PICTURE,), 12.5)
+    assert (request.tenant, request.images) == ("tenant_a", (PICTURE,))
 
 
 def test_params_that_were_not_given_have_their_defaults() -> None:
-    request = read_request(claimed({"turns": []}), (), Settings(max_new_tokens=99), 0)
+    request = read_request(claimed({"turns": []}), (), Settings(max_new_tokens=99))
     assert request.sampling == Sampling(max_tokens=99)
     assert request.max_pixels is None
 
@@ -41,7 +41,7 @@ def test_params_that_were_given_are_used() -> None:
     job = claimed(
         {"turns": []}, max_tokens=5, temperature=0.5, top_p=0.9, seed=3, stop="END", max_pixels=4096
     )
-    request = read_request(job, (), Settings(), 0)
+    request = read_request(job, (), Settings())
     assert request.sampling == Sampling(5, temperature=0.5, top_p=0.9, seed=3, stop=("END",))
     assert request.max_pixels == 4096
 
@@ -49,4 +49,4 @@ def test_params_that_were_given_are_used() -> None:
 @pytest.mark.parametrize("prompt", [{}, {"turns": [{}]}, {"turns": [{"role": "user", "parts": [{}]}]}])
 def test_a_prompt_that_ingest_never_writes_is_our_own_fault(prompt: Json) -> None:
     with pytest.raises(FatalWork, match="bad_prompt"):
-        read_request(claimed(prompt), (), Settings(), 0)
+        read_request(claimed(prompt), (), Settings())
