@@ -60,9 +60,22 @@ def test_truncated_tiffs_are_refused_under_every_compression(compression: str) -
     assert refusal(data[: len(data) // 2]).code == "corrupt_image"
 
 
-def test_a_png_with_an_error_page_in_its_pixels_is_refused() -> None:
+def test_a_cut_jpeg_is_told_from_a_broken_one() -> None:
+    data = encode(noise(64, 48), "JPEG")
+    assert "ends early" in refusal(data[:-100]).message
+    assert "ends early" not in refusal(data.replace(b"\xff\xdb", b"\xff\xfe")).message
+
+
+def test_a_png_whose_last_pixels_were_overwritten_is_refused() -> None:
     data = chart_png()
-    assert refusal(data[:-30] + b"<html>502</html>" + data[-14:]).code == "corrupt_image"
+    assert "checksum" in refusal(data[:-20] + b"html" + data[-16:]).message
+
+
+def test_a_decoder_that_would_read_another_size_is_stopped() -> None:
+    data = encode(chart(), "JPEG")
+    first = data.index(b"\xff\xc0")
+    second = data[first:].replace(struct.pack(">HH", 64, 96), struct.pack(">HH", 2000, 2000), 1)
+    assert "contradict" in refusal(data[: first + 19] + second).message
 
 
 @pytest.mark.parametrize(
@@ -124,7 +137,7 @@ def test_floods_of_tiny_parts_are_refused_without_being_read() -> None:
 
 
 def test_many_scans_behind_the_picture_do_not_count() -> None:
-    data = encode(chart(), "JPEG", progressive=True) + b"\xff\xda\0\2" * 500
+    data = encode(chart(), "JPEG", progressive=True) + b"\0\2" + b"\xff\xda\0\2" * 500
     assert normalise(data, LIMITS).size == SIZE
 
 
