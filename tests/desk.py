@@ -38,6 +38,7 @@ class StoredJob:
     image_ids: Sequence[int]
     waiting_on: int
     error_code: str | None
+    error_message: str | None
     error_param: str | None
     prompt: dict[str, Any]
     params: dict[str, Any]
@@ -111,7 +112,8 @@ class Desk:
             rows = session.execute(
                 text(
                     """
-                    SELECT id, line, custom_id, state, image_ids, waiting_on, error_code, error_param,
+                    SELECT id, line, custom_id, state, image_ids, waiting_on, error_code, error_message,
+                           error_param,
                            prompt, params
                     FROM jobs WHERE batch_id = :batch ORDER BY line
                     """

@@ -22,7 +22,7 @@ from tests.servers import S3Place
 URL = "https://example.com/a.png"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def objects(settings: Settings) -> Iterator[ObjectStore]:
     store = make_objects(settings)
     yield store

@@ -20,7 +20,7 @@ from tests.faulty import FaultyStore
 from tests.servers import S3Place
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def objects(settings: Settings) -> Iterator[ObjectStore]:
     store = make_objects(settings)
     yield store
