@@ -98,7 +98,7 @@ class TransformersEngine:
         return future
 
     def close(self) -> None:
-        """Let the rows that run end, fail the rest, stop the threads."""
+        """Let the rows that run end, fail the rest, stop the threads; may be called again."""
         self._closed.set()
         self._room.close()
         self._pool.shutdown()
@@ -126,9 +126,13 @@ class TransformersEngine:
             self._room.add(row)
 
     def _run(self) -> None:
-        with torch.inference_mode():
-            while self._run_group():
-                pass
+        try:
+            with torch.inference_mode():
+                while self._run_group():
+                    pass
+        finally:  # however the thread ends, nobody waits for it in vain
+            self._closed.set()
+            self._room.close()
 
     def _run_group(self) -> bool:
         """Nothing of a group outlives this call, else an idle engine would hold its pictures."""
