@@ -1,6 +1,5 @@
 """What surrounds every request: its id, log line and metric, and the answer to errors nobody expected."""
 
-import asyncio
 import secrets
 import time
 
@@ -12,9 +11,6 @@ from app import telemetry
 from app.errors import RequestError
 from app.routes.errors import as_request_error, render
 
-# How much of a body that was refused early is still read, and how long: a client that is cut off while it
-# sends would see a broken connection instead of the reason. Twice the largest upload.
-LINGER_BYTES, LINGER_S = 2**30, 60.0
 # The status under which web servers log a client that went away.
 CLIENT_GONE = 499
 # These are asked every few seconds by machines and would drown the rest.
@@ -34,52 +30,43 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, send)
         with structlog.contextvars.bound_contextvars(request_id=exchange.id):
             try:
-                await self._run(scope, exchange)
+                await self._run(scope, receive, exchange)
             finally:
                 exchange.report()
 
-    async def _run(self, scope: Scope, exchange: "Exchange") -> None:
+    async def _run(self, scope: Scope, receive: Receive, exchange: "Exchange") -> None:
         try:
             if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):
                 raise RequestError("The URL must not contain NUL characters.", code="invalid_url")
-            await self._app(scope, exchange.receive, exchange.send)
+            await self._app(scope, receive, exchange.send)
         except ClientDisconnect:
             exchange.status = CLIENT_GONE
         except Exception as error:
             refusal = as_request_error(error)
             if exchange.answered:
                 raise  # the server cuts the connection: a half-sent body must not look whole
-            await render(refusal)(scope, exchange.receive, exchange.send)
+            await render(refusal)(scope, receive, exchange.send)
 
 
 class Exchange:
     """One request and its response, watched while they pass."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self.id = f"req_{secrets.token_hex(16)}"
         self.status = 500
         self.answered = False
         self._scope = scope
-        self._receive = receive
         self._send = send
-        self._body_read = False
         self._started = time.perf_counter()
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._body_read = message["type"] != "http.request" or not message.get("more_body", False)
-        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status, self.answered = message["status"], True
             message = {**message, "headers": [*message["headers"], (b"x-request-id", self.id.encode())]}
             self._observe()
-            if self.status >= 400:
-                await self._linger()
         await self._send(message)
 
     def report(self) -> None:
@@ -103,12 +90,3 @@ class Exchange:
     def _route(self) -> str:
         """The route's pattern, so that ids neither fill the metrics nor stand in the logs."""
         return getattr(self._scope.get("route"), "path", "unknown")
-
-    async def _linger(self) -> None:
-        left = LINGER_BYTES
-        try:
-            async with asyncio.timeout(LINGER_S):
-                while not self._body_read and left > 0:
-                    left -= len((await self.receive()).get("body", b""))
-        except TimeoutError:
-            return
