@@ -53,7 +53,7 @@ class Postgres:
             cwd=self._home,
             user=account.pw_name if account else None,
             stop_signal=signal.SIGINT,  # "fast": ends sessions, writes a checkpoint
-            orphan_signal=signal.SIGINT,
+            orphan_signal=signal.SIGINT,  # its own children must not outlive it
             stop_within_s=20.0,
             is_ready=self._is_ready,
         )

@@ -32,7 +32,8 @@ class Program:
     user: str | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within_s: float = 10.0
-    orphan_signal: signal.Signals = signal.SIGKILL  # what the kernel sends when the parent dies
+    # What the kernel sends when the parent dies. Nobody is left then to kill what hangs on a gentler signal.
+    orphan_signal: signal.Signals = signal.SIGKILL
     is_ready: Callable[[], bool] = _ready_at_once
     ready_within_s: float = 60.0
     tidy: Callable[[], None] = _nothing  # removes what it leaves outside its folder, once it has ended

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import urllib.parse
 from pathlib import Path
@@ -63,7 +62,6 @@ class RabbitMQ:
             name="epmd",
             command=(_binary("epmd"),),
             env=env,
-            orphan_signal=signal.SIGTERM,
             is_ready=lambda: listens(int(env["ERL_EPMD_PORT"])),
         )
         server = Program(
@@ -71,7 +69,6 @@ class RabbitMQ:
             command=(_server(),),
             env=env,
             cwd=self._home,
-            orphan_signal=signal.SIGTERM,
             stop_within_s=20.0,
             is_ready=self._is_ready,
         )

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -57,7 +56,6 @@ class Seaweed:
             env=os.environ
             | {"AWS_ACCESS_KEY_ID": ACCESS_KEY_ID, "AWS_SECRET_ACCESS_KEY": self.secret_access_key},
             cwd=self._home,
-            orphan_signal=signal.SIGTERM,
             is_ready=self._is_ready,
             tidy=self._remove_sockets,
         )

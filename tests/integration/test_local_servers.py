@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -139,15 +139,46 @@ def test_rabbitmq_keeps_its_messages(folder: DataFolder) -> None:
 def test_killing_the_supervisor_ends_every_server_and_frees_the_folder(
     folder: DataFolder, broker: str
 ) -> None:
+    started = start_and_kill_supervisor(folder, broker)
+    folder.lock(within_s=30)
+    folder.unlock()
+    eventually(lambda: not any(process.is_running() for process in started))
+
+
+def test_objects_and_rows_outlive_a_killed_supervisor(folder: DataFolder) -> None:
+    start_and_kill_supervisor(folder, "redis", before=lambda: put_one_of_each(folder))
+    with running(Postgres(folder), folder), closing(psycopg2.connect(Postgres(folder).url())) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT answer FROM kept")
+        assert cursor.fetchone() == (42,)
+    with running(Seaweed(folder), folder), closing(store_of(Seaweed(folder))) as store:
+        assert store.get("kept", max_bytes=10) == b"42"
+    with running(Valkey(folder), folder), closing(redis.Redis.from_url(Valkey(folder).url(0))) as client:
+        assert client.get("kept") == b"42"
+
+
+def start_and_kill_supervisor(
+    folder: DataFolder, broker: str, *, before: Callable[[], None] = lambda: None
+) -> list[psutil.Process]:
+    """The servers that a supervisor had started when it was killed, after `before`."""
     command = [sys.executable, "-c", SUPERVISE, str(folder.path), broker]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
         assert supervisor.stdout.readline() == "up\n"
+        before()
         started = psutil.Process(supervisor.pid).children(recursive=True)
         supervisor.send_signal(signal.SIGKILL)
-    folder.lock(within_s=30)
-    folder.unlock()
-    eventually(lambda: not any(process.is_running() for process in started))
+    return started
+
+
+def put_one_of_each(folder: DataFolder) -> None:
+    with closing(psycopg2.connect(Postgres(folder).url())) as connection, connection:
+        connection.cursor().execute("CREATE TABLE kept AS SELECT 42 AS answer")
+    with closing(store_of(Seaweed(folder))) as store:
+        store.ensure_bucket()
+        store.put("kept", b"42", content_type="text/plain")
+    with closing(redis.Redis.from_url(Valkey(folder).url(0))) as client:
+        client.set("kept", "42")
 
 
 def store_of(seaweed: Seaweed) -> ObjectStore:
