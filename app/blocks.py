@@ -17,6 +17,9 @@ BLOCK_BYTES = 8 * MIB
 
 EMPTY = "{}"
 
+# Made once: json.dumps makes an encoder for every call that does not want its defaults.
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
 
 @dataclass(frozen=True)
 class Block:
@@ -106,8 +109,8 @@ def _row(
         line=line.line,
         custom_id=line.custom_id,
         model=request.model,
-        prompt=json.dumps(request.prompt, separators=(",", ":")),
-        params=json.dumps(request.params, separators=(",", ":")) if request.params else EMPTY,
+        prompt=_JSON.encode(request.prompt),
+        params=_JSON.encode(request.params) if request.params else EMPTY,
         image_ids=[image.id for image in wanted],
         waiting_on=frozenset(image.id for image in wanted if not image.stored),
     )

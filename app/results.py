@@ -11,6 +11,7 @@ from app.states import JobState
 # Codes of failures that are not the request's own: told as status 500, all others as 400.
 OUR_FAULTS = frozenset(
     {
+        "bad_object_name",
         "bad_prompt",
         "engine_closed",
         "engine_crash",
@@ -19,9 +20,14 @@ OUR_FAULTS = frozenset(
         "model_unsupported",
         "nan_logits",
         "object_changed",
+        "object_refused",
         "object_store_refused",
         "object_store_unavailable",
         "out_of_memory",
+        "prepare_failed",
+        "step_failed",
+        "prepare_failed",
+        "step_failed",
     }
 )
 

@@ -21,6 +21,7 @@ JOB_COLUMNS = (
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
 
+_NULL = "\\N"
 _COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
@@ -258,18 +259,22 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         task.tenant_id,
         task.id,
         str(row.line),
-        row.custom_id,
-        row.model,
+        _escaped(row.custom_id),
+        _escaped(row.model),
         JobState.FAILED if error else open_state,
-        row.prompt,
-        row.params,
+        _escaped(row.prompt),
+        _escaped(row.params),
         f"{{{','.join(map(str, row.image_ids))}}}",
         str(row.image_ids[0] if row.image_ids else 0),
         str(len(row.waiting_on)),
         task.expires_at.isoformat(),
-        error.code if error else None,
-        error.message if error else None,
-        error.param if error else None,
-        "now" if error else None,
+        _escaped(error.code if error else None),
+        _escaped(error.message if error else None),
+        _escaped(error.param if error else None),
+        "now" if error else _NULL,
     )
-    return "\t".join("\\N" if value is None else value.translate(_COPY_ESCAPES) for value in values) + "\n"
+    return "\t".join(values) + "\n"
+
+
+def _escaped(value: str | None) -> str:
+    return _NULL if value is None else value.translate(_COPY_ESCAPES)
