@@ -48,6 +48,7 @@ def test_big_endian_exif_is_read() -> None:
 )
 def test_broken_or_senseless_exif_leaves_the_picture_as_it_is(block: bytes) -> None:
     data = jpeg_with_segments(encode(chart(), "JPEG"), (0xE1, b"Exif\0\0" + block))
+    assert inspect(data, LIMITS).width == 96
     assert difference(normalise(data, LIMITS)) <= LOSSY
 
 
