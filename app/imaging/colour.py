@@ -39,6 +39,8 @@ def eight_bits(image: Image.Image, header: Header) -> Image.Image:
         return ImageOps.invert(grey) if header.inverted else grey
     if image.mode in ("I", "F", "LAB", "HSV"):
         raise unsupported(header.format, f"samples of mode {image.mode} (32-bit, float or Lab)")
+    if header.format is Format.BMP and image.mode == "RGBA" and image.getchannel("A").getextrema() == (0, 0):
+        return image.convert("RGB")  # the fourth byte is unused, as screen grabs write it
     key = image.info.get("transparency")
     if header.format is Format.PNG and key is not None and image.mode in ("L", "RGB"):
         image.info["transparency"] = _scaled(key, header.bits)

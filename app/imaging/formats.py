@@ -59,7 +59,7 @@ _REFUSED = (
     _Magic(b"\0\0\0\x0cjP  ", "JPEG 2000"),
     _Magic(b"\xff\x4f\xff\x51", "JPEG 2000"),
     _Magic(b"\0\0\x01\0", "Windows icon (ICO)"),
-    _Magic(b"\0\0\x02\0", "Windows cursor (CUR)"),
+    _Magic(b"\0\0\x02\0", "Windows cursor (CUR) or Targa (TGA)"),
     _Magic(b"icns", "Apple icon (ICNS)"),
     _Magic(b"DDS ", "DDS texture"),
     _Magic(b"qoif", "QOI"),

@@ -112,6 +112,16 @@ def test_transparent_parts_are_white_and_half_transparent_ones_mixed(mode: str) 
     assert [pixel(out, (x, 0))[0] for x in range(3)] == [255, 127, 0]
 
 
+def test_a_bmp_whose_fourth_byte_is_zero_everywhere_is_opaque() -> None:
+    masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    header = struct.pack("<IiiHHIIiiII", 124, 2, 1, 1, 32, 3, 8, 0, 0, 0, 0) + masks + b"BGRs" + bytes(64)
+    head = struct.pack("<2sIHHI", b"BM", 146, 0, 0, 138) + header
+    opaque = normalise(head + bytes((3, 2, 1, 0, 6, 5, 4, 0)), LIMITS)
+    mixed = normalise(head + bytes((3, 2, 1, 0, 6, 5, 4, 255)), LIMITS)
+    assert [pixel(opaque, (x, 0)) for x in range(2)] == [(1, 2, 3), (4, 5, 6)]
+    assert [pixel(mixed, (x, 0)) for x in range(2)] == [WHITE, (4, 5, 6)]
+
+
 @pytest.mark.parametrize("format_", ["PNG", "GIF"])
 def test_a_transparent_palette_entry_is_white(format_: str) -> None:
     image = Image.new("P", (2, 1))
