@@ -20,7 +20,10 @@ log = structlog.get_logger()
 
 
 def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
-    """The loops of one dispatcher process, not started yet. `stopping` ends an ingest between two blocks."""
+    """The loops of one dispatcher process, not started yet.
+
+    `stopping` ends ingest and finalize between two blocks.
+    """
     database = make_engine(
         settings.database_url.get_secret_value(),
         pool_size=max(4, settings.database_pool_size),
@@ -33,7 +36,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     dispatcher = Dispatcher(sessions=sessions, sender=sender, settings=settings)
     ingest = Ingest(sessions=sessions, objects=objects, settings=settings, stopping=stopping)
     sweeper = Sweeper(sessions=sessions)
-    finalize = Finalize(sessions=sessions, objects=objects, settings=settings)
+    finalize = Finalize(sessions=sessions, objects=objects, settings=settings, stopping=stopping)
     idle_s = settings.dispatch_poll_s
     return [
         Loop("dispatch", dispatcher.step, idle_s=idle_s),

@@ -1,6 +1,7 @@
 """Writes the output and error files of batches whose jobs have all ended, and brings these to their end."""
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Event
 
 import structlog
 from sqlalchemy.orm import Session
@@ -25,15 +26,29 @@ Page = Sequence[tuple[int, bytes]]
 ReadPage = Callable[[Session, str, int, int], Page]
 
 
+class Stopped(Exception):
+    """The process ends: the file in hand is given up, and leaves nothing behind in the object store."""
+
+
 class Finalize:
-    """One batch per `step`. Whatever dies in the middle, the batch is taken again and gets the same bytes."""
+    """One batch per `step`. Whatever dies in the middle, the batch is taken again and gets the same bytes.
+
+    `stopping` ends a step after the page in hand.
+    """
 
     def __init__(
-        self, *, sessions: Sessions, objects: ObjectStore, settings: Settings, page_jobs: int = PAGE_JOBS
+        self,
+        *,
+        sessions: Sessions,
+        objects: ObjectStore,
+        settings: Settings,
+        stopping: Event | None = None,
+        page_jobs: int = PAGE_JOBS,
     ) -> None:
         self._sessions = sessions
         self._objects = objects
         self._lease_s = settings.lease_s
+        self._stopping = stopping or Event()
         self._page_jobs = page_jobs
 
     def step(self) -> bool:
@@ -42,8 +57,13 @@ class Finalize:
             task = store.take_ended(session, lease_s=self._lease_s)
         if task is None:
             return False
-        with telemetry.stage("finalize"):
-            self._finish(task)
+        try:
+            with telemetry.stage("finalize"):
+                self._finish(task)
+        except Stopped:
+            with transaction(self._sessions) as session:
+                store.renew_lease(session, task.id, lease_s=0)
+            log.info("finalize_stopped", batch=task.id)
         return True
 
     def _finish(self, task: FinalizeTask) -> None:
@@ -93,6 +113,8 @@ class Finalize:
                 break
             count, last_line = count + len(page), page[-1][0]
             yield b"".join(line for _, line in page)
+            if self._stopping.is_set():
+                raise Stopped
         if count != expected:
             raise FatalWork("counts_differ", f"Batch {task.id} has {count} lines where it counts {expected}.")
 

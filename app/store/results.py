@@ -65,6 +65,7 @@ def take_ended(session: Session, *, lease_s: float) -> FinalizeTask | None:
 
 
 def renew_lease(session: Session, batch_id: str, *, lease_s: float) -> None:
+    """Hold a batch for `lease_s` more seconds; 0 lets it go."""
     session.execute(
         text(
             """

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from threading import Event
 
 import pytest
 from openai.types.chat import ChatCompletion
@@ -133,6 +134,18 @@ def test_a_file_written_twice_has_the_same_bytes(
     assert desk.content(batch.output_file_id) == first
     assert len(desk.result_lines(batch.error_file_id)) == 1
     faulty.close()
+
+
+def test_a_stopping_process_lets_go_of_its_batch(desk: Desk, ingest: Ingest, finalize: Finalize) -> None:
+    batch_id = submitted(desk, ingest, lines(3))
+    desk.answer(batch_id)
+    stopping = Event()
+    stopping.set()
+    Finalize(sessions=desk.sessions, objects=desk.objects, settings=desk.settings, stopping=stopping).step()
+    assert desk.status(batch_id) is BatchStatus.FINALIZING
+    assert desk.count("files") == 1
+    assert finalize.step()
+    assert desk.status(batch_id) is BatchStatus.COMPLETED
 
 
 def test_the_slower_of_two_changes_nothing(
