@@ -24,6 +24,7 @@ def make_engine(database_url: str, *, pool_size: int, application: str) -> Engin
         max_overflow=0,
         pool_pre_ping=True,
         pool_timeout=30,
+        hide_parameters=True,  # errors are logged, and parameters hold questions and answers
         connect_args={
             "application_name": f"vqueue-{application}",
             "connect_timeout": 5,

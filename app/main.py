@@ -37,6 +37,8 @@ from app.served import ServedModels
 KEEP_ALIVE_S = 75
 # Requests at once; more are answered 503 by the server itself.
 CONCURRENT = 1000
+# Uploads (16) and images of data URLs (8) at once, and as many downloads.
+OBJECT_CONNECTIONS = 48
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def wire(settings: Settings) -> Services:
     engine = make_engine(
         settings.database_url.get_secret_value(), pool_size=settings.database_pool_size, application="api"
     )
-    objects = make_objects(settings)
+    objects = make_objects(settings, connections=OBJECT_CONNECTIONS)
     sessions = make_sessions(engine)
     limits = Limits(
         sessions=sessions,
@@ -82,7 +84,7 @@ def wire(settings: Settings) -> Services:
         batches=Batches(sessions=sessions, limits=limits),
         placer=placer,
         jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
-        models=ServedModels(sessions=sessions, own=settings.served_model),
+        models=ServedModels(own=settings.served_model),
         checks=readiness_checks(
             engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
         ),

@@ -1,26 +1,19 @@
-"""The models that clients may ask for: the one that is set, and those of workers heard of lately."""
+"""The models that clients may ask for."""
 
 import time
 
-from app.db import Sessions, transaction
 from app.errors import NotFound
-from app.store.workers import served_models
-
-# Twelve missed heartbeats at the default of 10 s.
-HEARD_WITHIN_S = 120.0
 
 
 class ServedModels:
-    def __init__(self, *, sessions: Sessions, own: str) -> None:
-        self._sessions = sessions
+    """One model serves an installation: the one that its settings name."""
+
+    def __init__(self, *, own: str) -> None:
         self._own = own
         self.since = int(time.time())
 
     def names(self) -> list[str]:
-        """The set model first, then the others by name."""
-        with transaction(self._sessions) as session:
-            found = {served.model for served in served_models(session, within_s=HEARD_WITHIN_S)}
-        return [self._own, *sorted(found - {self._own})]
+        return [self._own]
 
     def check(self, name: str) -> str:
         """The name again; `NotFound` if no such model is served."""

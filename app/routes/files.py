@@ -7,7 +7,7 @@ from urllib.parse import quote
 import anyio
 from anyio.from_thread import run
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from app.auth import Tenant
@@ -19,16 +19,19 @@ from app.routes.render import file_list, file_object
 from app.schemas import FileDeleted, FileList, FileObject
 from app.store.files import FileRow
 
-# An upload holds its thread for as long as the client sends: these wait for each other, not for all the rest.
-UPLOADS = 32
+# An upload holds a thread for as long as its client sends, and about three parts of 8 MiB: more of them wait
+# for each other, and not for the threads of other requests.
+UPLOADS = 16
 MOST_FILES = 10_000  # OpenAI's
-FORM = {"type": "object", "required": ["purpose", "file"]} | {
+FORM = {
+    "type": "object",
+    "required": ["purpose", "file"],
     "properties": {
         "purpose": {"type": "string"},
         "expires_after[anchor]": {"type": "string"},
         "expires_after[seconds]": {"type": "integer"},
         "file": {"type": "string", "format": "binary"},
-    }
+    },
 }
 UPLOAD_DOC = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}}
 
@@ -56,13 +59,11 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         return file_list(page)
 
     @router.get("/{file_id}")
-    def read(tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]) -> FileObject:
+    def read(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileObject:
         return file_object(files.read(tenant.id, file_id))
 
     @router.get("/{file_id}/content", response_class=StreamingResponse)
-    def content(
-        tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]
-    ) -> StreamingResponse:
+    def content(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> StreamingResponse:
         """The file's bytes."""
         file = files.read(tenant.id, file_id)
         return StreamingResponse(
@@ -70,7 +71,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         )
 
     @router.delete("/{file_id}")
-    def delete(tenant: Annotated[Tenant, Depends(caller)], file_id: Annotated[str, Path()]) -> FileDeleted:
+    def delete(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileDeleted:
         files.delete(tenant.id, file_id)
         return FileDeleted(id=file_id)
 

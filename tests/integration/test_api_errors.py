@@ -8,6 +8,7 @@ import openai
 import pytest
 from openai import OpenAI
 from pydantic import SecretStr
+from sqlalchemy.exc import DataError
 
 from app.config import Settings
 from app.db import Sessions
@@ -212,9 +213,14 @@ def test_requests_are_counted_by_route(http: httpx.Client) -> None:
     assert "SURPRISE" not in metrics
 
 
-def test_models_are_the_set_one_and_those_of_workers(client: OpenAI, db: Sessions) -> None:
-    Rows(db).run("INSERT INTO workers (id, role, model) VALUES ('w', 'worker', 'Qwen/Qwen3-VL-2B')")
-    assert [model.id for model in client.models.list()] == ["demo", "Qwen/Qwen3-VL-2B"]
+def test_the_model_is_the_one_that_is_set(client: OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["demo"]
     assert client.models.retrieve("demo").owned_by == "vqueue"
     with pytest.raises(openai.NotFoundError):
-        client.models.retrieve("gpt-4")
+        client.models.retrieve("Qwen/Qwen3-VL-2B-Instruct")
+
+
+def test_parameters_stay_out_of_database_errors(db: Sessions) -> None:
+    with pytest.raises(DataError) as failed:
+        Rows(db).run("SELECT 1 / 0 WHERE :question = :question", question="SECRET")
+    assert "SECRET" not in str(failed.value)
