@@ -19,10 +19,13 @@ EXPOSE 8000
 CMD ["vqueue", "api"]
 
 FROM base AS worker
-# A CPU build by default. For GPUs: --build-arg TORCH_INDEX=
-ARG TORCH_INDEX=
-RUN pip install --index-url ${TORCH_INDEX} torch==2.13.0
+# The index of the torch build to install, such as PyTorch's own for the CPU or for a CUDA version; see
+# docs/models.md. Left empty, it is the one that pip knows.
+ARG TORCH_INDEX=""
+RUN pip install ${TORCH_INDEX:+--index-url ${TORCH_INDEX}} torch==2.13.0
 RUN pip install ".[worker,gpu]"
 COPY models models
+# A volume that is mounted here belongs to its first owner.
+RUN mkdir /models && chown vqueue /models
 USER vqueue
 CMD ["vqueue", "worker"]

@@ -1,7 +1,7 @@
 # Sets this checkout up: `. scripts/setup.sh`, then `set_up_python` and, for the tests, `set_up_rabbitmq`.
 # Safe to run again; the second time it only compares a stamp. Variables that it honours:
 #   VQUEUE_PYTHON         the Python to make .venv with (3.11 or newer)
-#   VQUEUE_TORCH_INDEX    where torch comes from, such as 
+#   VQUEUE_TORCH_INDEX    the wheel index that torch comes from, such as PyTorch's own for the CPU or a CUDA version
 #   VQUEUE_SKIP_RABBITMQ  1 leaves RabbitMQ out; its tests are skipped then
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
