@@ -38,7 +38,6 @@ class Settings(BaseSettings):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
     max_pixels: int = Field(default=1_003_520, ge=1024)  # 980 visual tokens of 32 x 32 pixels
-    min_pixels: int = Field(default=65_536, ge=1024)
     step_rows: int = Field(default=16, ge=1)
     max_wait_ms: int = Field(default=10, ge=0)
     max_new_tokens: int = Field(default=1024, ge=1)
@@ -48,7 +47,7 @@ class Settings(BaseSettings):
 
     # Images.
     image_max_bytes: int = Field(default=20 * MIB, ge=1)
-    image_max_pixels: int = Field(default=50_000_000, ge=1)  # width x height, read from the header
+    image_max_pixels: int = Field(default=50_000_000, ge=1, le=89_478_485)  # width x height
     images_per_job: int = Field(default=16, ge=1)
     fetch_connect_s: float = 5.0
     fetch_total_s: float = 30.0
@@ -75,7 +74,7 @@ class Settings(BaseSettings):
     job_timeout_s: float = Field(default=300.0, gt=0)
     chunk_jobs: int = Field(default=32, ge=1)
     chunk_visual_tokens: int = Field(default=16_384, ge=1)
-    window_jobs: int = Field(default=2_048, ge=1)  # jobs per model that wait on the broker at once
+    window_jobs: int = Field(default=2_048, ge=1)  # jobs that wait on the broker at once
     resend_s: float = Field(default=60.0, gt=0)  # queued this long beside an empty queue: sent again
     dispatch_poll_s: float = Field(default=0.2, gt=0)
     drain_s: float = Field(default=30.0, gt=0)

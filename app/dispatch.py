@@ -17,6 +17,8 @@ from app.visual_tokens import visual_tokens
 
 log = structlog.get_logger()
 
+# Qwen3-VL's own least area of an image. It sizes chunks only; the engine reads its checkpoint's.
+MIN_PIXELS = 65_536
 WORKER_FORGOTTEN_S = 86_400  # a row of a process that never said goodbye is of no more use after a day
 
 
@@ -109,7 +111,7 @@ class Dispatcher:
             row.id: visual_tokens(
                 row.width,
                 row.height,
-                min_pixels=self._settings.min_pixels,
+                min_pixels=MIN_PIXELS,
                 max_pixels=self._settings.max_pixels,
             )
             for row in images.read_images(session, sorted(wanted)).values()

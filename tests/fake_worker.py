@@ -1,11 +1,14 @@
 """`python -m tests.fake_worker`: a real worker process around the fake engine, for tests that kill it.
 
-A question `wait for PATH` is answered once the file PATH exists; `die` ends the process at once.
+A question `wait for PATH` is answered once the file PATH exists; `die` ends the process at once. While the
+file that DIE_BEFORE_ACK names exists, the process dies when a chunk is recorded but not acknowledged yet.
 """
 
 import os
 import sys
 from pathlib import Path
+
+from celery import signals
 
 from app import telemetry
 from app.config import Settings, read_settings
@@ -24,11 +27,19 @@ def answer(request: Request) -> str:
     return echo(request)
 
 
+def die_before_ack(**_: object) -> None:
+    marker = Path(os.environ.get("DIE_BEFORE_ACK", "/nonexistent"))
+    if marker.exists():
+        marker.unlink()
+        os._exit(9)
+
+
 def open_fake(settings: Settings) -> Engine:
     return FakeEngine(model=settings.served_model, answer=answer, rows=settings.step_rows)
 
 
 if __name__ == "__main__":
     settings = read_settings()
+    signals.task_postrun.connect(die_before_ack)  # Celery acknowledges after this signal
     telemetry.configure_logs(log_format="json", level="INFO", role="worker", worker=worker_name())
     sys.exit(serve(settings, open_fake))

@@ -38,11 +38,14 @@ def free_port() -> int:
 class Process:
     """One child process; its output goes to a file, and it is gone when the block ends."""
 
-    def __init__(self, module: str, settings: Settings, log: Path) -> None:
+    def __init__(self, module: str, settings: Settings, log: Path, **variables: str) -> None:
         self.log = log
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", module], env=environment(settings), stdout=output, stderr=output
+                [sys.executable, "-m", module],
+                env={**environment(settings), **variables},
+                stdout=output,
+                stderr=output,
             )
 
     def __enter__(self) -> Self:

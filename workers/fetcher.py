@@ -113,7 +113,8 @@ class Fetcher:
                 case StoredImage():
                     images.record_stored(session, task, outcome)
                 case GiveUp(code, message):
-                    images.record_failed(session, task, code, message)
+                    ended = images.record_failed(session, task, code, message) or 0
+                    telemetry.JOBS_ENDED.labels("failed", code).inc(ended)
                 case again:
                     images.record_later(session, task, again.after_s)
 

@@ -1,16 +1,7 @@
 """Processes that serve models, and when they were last heard of."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from sqlalchemy import text
 from sqlalchemy.orm import Session
-
-
-@dataclass(frozen=True)
-class ServedModel:
-    model: str
-    revision: str
 
 
 def register(session: Session, *, worker: str, role: str, model: str | None, revision: str | None) -> None:
@@ -40,19 +31,3 @@ def forget_silent(session: Session, *, after_s: float) -> int:
         {"after": after_s},
     )
     return len(rows.all())
-
-
-def served_models(session: Session, *, within_s: float) -> Sequence[ServedModel]:
-    """Models of workers heard of lately."""
-    rows = session.execute(
-        text(
-            """
-            SELECT DISTINCT model, revision FROM workers
-            WHERE role = 'worker' AND model IS NOT NULL
-              AND heartbeat_at > now() - :within * interval '1 second'
-            ORDER BY model
-            """
-        ),
-        {"within": within_s},
-    ).all()
-    return [ServedModel(row.model, row.revision) for row in rows]

@@ -1,6 +1,6 @@
 """The dispatcher fills a bounded window, sends again what was lost, and takes back what was abandoned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -20,11 +20,14 @@ class Broker:
         self.chunks: list[Chunk] = []
         self.away = False
         self.waiting = 0
+        self.after_send: Callable[[], None] | None = None
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         if self.away:
             raise TransientWork("broker_unavailable", "away")
         self.chunks.extend(chunks)
+        if self.after_send:
+            self.after_send()
 
     def depth(self, model: str) -> int:
         return self.waiting
@@ -116,14 +119,14 @@ def test_a_broker_that_is_away_leaves_the_jobs_ready(
 
 
 def test_a_death_between_publish_and_mark_sends_the_jobs_again(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
 ) -> None:
     """The second message is harmless: its claim finds nothing to claim."""
     (job_id,) = rows.add_jobs(1, batch_id="batch_1")
-    with monkeypatch.context() as patch:
-        patch.setattr("app.store.plans.mark_queued", _die)
-        with pytest.raises(KeyboardInterrupt):
-            dispatcher(db, broker, settings).send()
+    broker.after_send = _die
+    with pytest.raises(KeyboardInterrupt):
+        dispatcher(db, broker, settings).send()
+    broker.after_send = None
     dispatcher(db, broker, settings).send()
     assert broker.sent == [job_id, job_id]
 
@@ -223,5 +226,5 @@ def test_two_tenants_share_the_window(db: Sessions, rows: Rows, broker: Broker, 
     assert len(set(large) & set(broker.sent)) == 5
 
 
-def _die(*_: object) -> None:
+def _die() -> None:
     raise KeyboardInterrupt

@@ -133,6 +133,25 @@ def test_a_killed_worker_loses_nothing_and_another_ends_its_jobs(
     assert rows.one("SELECT count(*) FROM answers") == 3
 
 
+def test_a_worker_that_dies_between_record_and_ack_has_its_message_delivered_for_nothing(
+    rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
+) -> None:
+    marker = tmp_path / "die"
+    marker.touch()
+    ids = ask(rows, on_broker, "once?", count=3)
+    dispatcher.send()
+    log = tmp_path / "first.log"
+    with Process("tests.fake_worker", on_broker, log, DIE_BEFORE_ACK=str(marker)) as process:
+        eventually(lambda: not process.running(), within_s=40)
+    assert completed(rows, ids)
+    (after,) = ask(rows, on_broker, "another?")
+    dispatcher.send()
+    with worker(on_broker, tmp_path, "second"):
+        eventually(lambda: completed(rows, [after]), within_s=30)
+    assert rows.all("SELECT DISTINCT attempt FROM jobs") == [1]
+    assert rows.one("SELECT count(*) FROM answers") == 4
+
+
 def test_a_job_that_kills_every_worker_ends_as_engine_crash_and_spares_the_others(
     rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
 ) -> None:
