@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
@@ -53,6 +53,8 @@ def test_two_texts_are_as_one(first: str, second: str) -> None:
 
 
 @settings(deadline=None)
+@example(["<|im_", "end|>"])
+@example(["<", "|im_end|>", "x"])
 @given(st.lists(st.sampled_from([*SPECIAL, "<|im_", "end|>", "<|", "|>", "x", "\n", "\ue000"]), max_size=6))
 def test_no_text_makes_a_control_token(pieces: list[str]) -> None:
     found = prompt(*pieces).ids.tolist()

@@ -125,7 +125,8 @@ class Observer(Protocol):
 
     def prefilled(self, *, seconds: float, tokens: int) -> None: ...
 
-    def decoded(self, *, seconds: float, steps: int, tokens: int) -> None: ...
+    def decoded(self, *, seconds: float, steps: int, tokens: int) -> None:
+        """A group is done: `tokens` are all that it generated, the prefill's first ones too."""
 
     def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None: ...
 

@@ -36,13 +36,13 @@ class Group:
         self._tools = tools
         self._model = tools.checkpoint.model
         self._rows = [(row, self._generation(row)) for row in rows]
+        self._generated = 0
 
     def run(self) -> None:
         """Raises what the model raises; rows that have left keep their answers."""
         self._encode_images()
         running, tokens = self._prefill()
-        if tokens:
-            self._decode(running, tokens)
+        self._decode(running, tokens)
 
     def _encode_images(self) -> None:
         """The vision tower, once for each distinct image that no tier had."""
@@ -79,14 +79,16 @@ class Group:
 
     def _decode(self, running: Running, tokens: list[int]) -> None:
         started = time.perf_counter()
-        steps = total = 0
+        steps = 0
         while tokens:
-            steps, total = steps + 1, total + len(tokens)
+            steps += 1
             tokens = self._accept(running, forward.step(self._model, running, tokens))
-        self._tools.observer.decoded(seconds=time.perf_counter() - started, steps=steps, tokens=total)
+        seconds = time.perf_counter() - started
+        self._tools.observer.decoded(seconds=seconds, steps=steps, tokens=self._generated)
 
     def _accept(self, running: Running, logits: torch.Tensor) -> list[int]:
         """Give each row its next token and let those that are done leave; the tokens of those that stay."""
+        self._generated += len(self._rows)
         broken = set(broken_rows(logits))
         generations = [generation for _, generation in self._rows]
         tokens = choose(

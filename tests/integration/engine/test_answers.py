@@ -48,7 +48,11 @@ def test_shuffled_requests_of_all_shapes_get_the_library_s_answers(
 ) -> None:
     assert shuffled_answers(open_engine(), REQUESTS) == expected
     assert max(recorder.groups) == 4
+    assert sum(recorder.groups) == len(REQUESTS)  # no group failed and was run again row by row
     assert sum(recorder.padding) > 0
+    usages = [answer.usage for answer in expected.values()]
+    eventually(lambda: recorder.decoded_tokens == sum(usage.completion_tokens for usage in usages))
+    assert recorder.prefilled_tokens == sum(usage.prompt_tokens for usage in usages)
 
 
 def test_answers_from_cached_features_are_the_same(
@@ -60,6 +64,7 @@ def test_answers_from_cached_features_are_the_same(
     recorder.reads.clear()
     assert shuffled_answers(engine, REQUESTS) == expected
     assert recorder.encoded_images == encoded
+    assert sum(recorder.groups) == 2 * len(REQUESTS)
     assert set(recorder.tiers()) == {FeatureTier.MEMORY}
 
 

@@ -1,7 +1,10 @@
 """Which checkpoints load, and how a revision names what is in them."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +97,20 @@ def test_the_pixel_budget_is_the_checkpoint_s_unless_lowered(folder: Path) -> No
     assert (own.min_pixels, own.max_pixels) == (4096, 12_288)
     assert load_checkpoint(str(folder), max_pixels=2048).preprocessor.max_pixels == 2048
     assert load_checkpoint(str(folder), max_pixels=10**9).preprocessor == own
+
+
+def test_a_hub_id_loads_from_the_local_cache_without_a_network(folder: Path, tmp_path: Path) -> None:
+    """In a process of its own, as the hub's library reads these variables once."""
+    repository = tmp_path / "hub/models--Qwen--Qwen3-VL-tiny"
+    for name, content in {"refs/main": "a" * 40, "blobs/none": ""}.items():
+        (repository / name).parent.mkdir(parents=True)
+        (repository / name).write_text(content)
+    shutil.copytree(folder, repository / "snapshots" / ("a" * 40))
+    script = (
+        "from workers.engine.load import load_checkpoint as load; print(load('Qwen/Qwen3-VL-tiny').revision)"
+    )
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == load_checkpoint(str(folder)).revision
