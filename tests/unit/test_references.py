@@ -79,6 +79,10 @@ def test_different_references_have_different_hashes() -> None:
     assert {len(digest) for digest in hashes} == {64}
 
 
+def test_kinds_do_not_share_hashes() -> None:
+    assert len({ref_hash(ImageReference(kind, "x")) for kind in RefKind}) == len(RefKind)
+
+
 @given(st.text(), st.sampled_from(["", "s3://", "s3://bucket/", "data:", "https://", "file-"]))
 def test_any_text_is_a_reference_or_invalid_work(text: str, start: str) -> None:
     with suppress(InvalidWork):

@@ -8,6 +8,8 @@ from app.visual_tokens import MAX_ASPECT_RATIO, patch_grid, smart_resize, visual
 
 # (width, height), (min_pixels, max_pixels): (height, width) by transformers' smart_resize with factor 32.
 BY_TRANSFORMERS = {
+    ((20, 4000), (4096, 65536)): (3616, 32),
+    ((4000, 20), (4096, 65536)): (32, 3616),
     ((96, 64), (65536, 16777216)): (224, 320),
     ((96, 64), (65536, 1003520)): (224, 320),
     ((1, 1), (65536, 16777216)): (256, 256),
