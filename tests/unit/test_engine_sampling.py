@@ -47,7 +47,7 @@ def test_only_tokens_that_the_library_would_draw_are_drawn(
 
 
 def test_tokens_are_drawn_as_often_as_the_library_would() -> None:
-    sampling, count = Sampling(1, temperature=1.3, top_k=8, top_p=0.95), 20_000
+    sampling, count = Sampling(1, temperature=2.0, top_k=8, top_p=0.7), 20_000
     row, draws = logits(5), Draws(3)
     tokens = torch.tensor(choose(row.expand(count, -1), [sampling] * count, [draws] * count))
     shares = torch.bincount(tokens, minlength=SIZE) / count

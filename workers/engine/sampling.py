@@ -46,11 +46,14 @@ def _draw(logits: torch.Tensor, settings: Sequence[Sampling], numbers: torch.Ten
 
 
 def _kept(values: torch.Tensor, settings: Sequence[Sampling]) -> torch.Tensor:
-    """Probabilities of sorted logits with those outside top_k, then outside top_p, set to 0."""
+    """Probabilities of sorted logits with those outside top_k, then outside top_p, set to 0.
+
+    A top_p of 0 leaves none, and then the likeliest is drawn.
+    """
     size = values.shape[-1]
     rank = torch.arange(size, device=values.device)
     top_k = torch.tensor([sampling.top_k or size for sampling in settings], device=values.device)[:, None]
     top_p = values.new_tensor([sampling.top_p for sampling in settings])[:, None]
     shares = values.masked_fill(rank >= top_k, float("-inf")).softmax(dim=-1)
     before = shares.cumsum(dim=-1) - shares
-    return shares.masked_fill((before >= top_p) & (rank > 0), 0.0)
+    return shares.masked_fill(before >= top_p, 0.0)

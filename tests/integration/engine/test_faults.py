@@ -1,5 +1,6 @@
 """What goes wrong stays with the request that it went wrong for."""
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -28,6 +29,17 @@ def before_forward(checkpoint: Checkpoint, act: Callable[[torch.Tensor], None]) 
         act(kwargs["input_ids"])
 
     checkpoint.model.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def held(checkpoint: Checkpoint) -> threading.Event:
+    """The model waits for this before every pass."""
+    gate = threading.Event()
+
+    def wait_for_gate(ids: torch.Tensor) -> None:
+        assert gate.wait(60)
+
+    before_forward(checkpoint, wait_for_gate)
+    return gate
 
 
 def holds_bad(checkpoint: Checkpoint, ids: torch.Tensor) -> torch.Tensor:
@@ -124,23 +136,34 @@ def test_a_request_that_comes_too_late_is_sent_back(open_engine: OpenEngine, rec
     assert recorder.groups == []
 
 
-def test_a_request_that_waited_too_long_is_sent_back(open_engine: OpenEngine, recorder: Recorder) -> None:
-    engine = open_engine(step_rows=1)
-    busy = engine.submit(ask("tell me all", max_tokens=300))
+def test_a_request_that_waited_too_long_is_sent_back(
+    open_engine: OpenEngine, checkpoint: Checkpoint, recorder: Recorder
+) -> None:
+    gate, engine = held(checkpoint), open_engine(step_rows=1)
+    busy = engine.submit(ask("tell me all"))
     eventually(lambda: recorder.groups)
-    late = engine.submit(ask("one", deadline=time.monotonic() + 0.01))
+    deadline = time.monotonic() + 0.1
+    late = engine.submit(ask("one", deadline=deadline))
+    eventually(lambda: time.monotonic() > deadline)
+    gate.set()
     with pytest.raises(TransientWork, match="job_timeout"):
         late.result(timeout=60)
     assert busy.result(timeout=60)
     assert recorder.groups == [1]
 
 
-def test_close_ends_what_runs_and_sends_the_rest_back(open_engine: OpenEngine, recorder: Recorder) -> None:
-    engine = open_engine(step_rows=1)
-    running = engine.submit(ask("tell me all", max_tokens=100))
+def test_close_ends_what_runs_and_sends_the_rest_back(
+    open_engine: OpenEngine, checkpoint: Checkpoint, recorder: Recorder
+) -> None:
+    gate, engine = held(checkpoint), open_engine(step_rows=1)
+    running = engine.submit(ask("tell me all"))
     eventually(lambda: recorder.groups)
     waiting = engine.submit(ask("one"))
-    engine.close()
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    eventually(waiting.done)
+    gate.set()
+    closer.join(60)
     engine.close()
     assert running.result(timeout=0).usage.completion_tokens > 0
     for future in (waiting, engine.submit(ask("two"))):
