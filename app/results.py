@@ -26,8 +26,6 @@ OUR_FAULTS = frozenset(
         "out_of_memory",
         "prepare_failed",
         "step_failed",
-        "prepare_failed",
-        "step_failed",
     }
 )
 
