@@ -1,16 +1,17 @@
 """The waiting room: who leaves it, in which state."""
 
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from app.errors import TransientWork
 from tests.requests import ask
+from tests.waiting import eventually
 from workers.engine.base import Answer
 from workers.engine.prepare import Prepared
 from workers.engine.prompt import Prompt
-from workers.engine.waiting import WaitingRoom
+from workers.engine.waiting import GROUPS_AHEAD, WaitingRoom
 
 
 class Clock:
@@ -47,6 +48,29 @@ def test_the_cancelled_and_the_late_take_no_place() -> None:
     assert [waiting.take(), waiting.take()] == [[], [first, second]]
     with pytest.raises(TransientWork, match="job_timeout"):
         late.future.result(timeout=0)
+
+
+def test_a_full_room_lets_nobody_in_until_some_have_left() -> None:
+    waiting = WaitingRoom(row_limit=2, max_wait_s=0, clock=Clock())
+    rows = [row(90 + number) for number in range(40)]
+    taken: list[Prepared] = []
+    with ThreadPoolExecutor(4) as pool:
+        pool.map(waiting.add, rows)
+        eventually(lambda: len(waiting) == 2 * GROUPS_AHEAD)
+        while len(taken) < len(rows):
+            assert len(waiting) <= 2 * GROUPS_AHEAD
+            taken += waiting.take() or []
+    assert {each.arrived for each in taken} == {each.arrived for each in rows}
+
+
+def test_a_closed_room_lets_go_of_those_before_its_door() -> None:
+    waiting = WaitingRoom(row_limit=1, max_wait_s=0, clock=Clock())
+    rows = [row(90 + number) for number in range(GROUPS_AHEAD + 1)]
+    with ThreadPoolExecutor(1) as pool:
+        pool.map(waiting.add, rows)
+        eventually(lambda: len(waiting) == GROUPS_AHEAD)
+        waiting.close()
+    assert all(isinstance(each.future.exception(timeout=0), TransientWork) for each in rows)
 
 
 def test_a_closed_room_sends_everybody_back() -> None:

@@ -40,14 +40,13 @@ class PromptBuilder:
     library's `sanitize_control_tokens` does the same, but switches a flag of the shared tokenizer meanwhile.
     """
 
-    def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-    ) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._render = tokenizer
         self._special = {
             token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special
         }
+        if IMAGE_MARK not in self._special:
+            raise FatalWork("model_unsupported", f"{IMAGE_MARK} is no control token of the tokenizer")
         self._image_id = self._special[IMAGE_MARK]
         longest_first = sorted(self._special, key=len, reverse=True)
         self._pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")

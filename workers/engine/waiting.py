@@ -11,6 +11,10 @@ from workers.engine.base import Answer
 from workers.engine.prepare import Prepared
 from workers.engine.scheduler import Join, Waiting, next_group
 
+# Groups' worth of rows that wait prepared. More would group better by length, but each picture that is not in
+# the cache holds up to 24 MB of patches (980 visual tokens).
+GROUPS_AHEAD = 4
+
 
 class WaitingRoom:
     """Many threads add, one takes."""
@@ -19,6 +23,7 @@ class WaitingRoom:
         self, *, row_limit: int, max_wait_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._row_limit = row_limit
+        self._places = GROUPS_AHEAD * row_limit
         self._max_wait_s = max_wait_s
         self._clock = clock
         self._rows: dict[int, Prepared] = {}
@@ -26,12 +31,17 @@ class WaitingRoom:
         self._changed = threading.Condition()
         self._closed = False
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def add(self, row: Prepared) -> None:
+        """Waits while the room is full."""
         with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._rows) < self._places)
             closed = self._closed
             if not closed:
                 self._rows[next(self._numbers)] = row
-                self._changed.notify()
+                self._changed.notify_all()
         if closed:
             fail(row.future, engine_closed())
 
@@ -45,6 +55,7 @@ class WaitingRoom:
                 decision = self._decide()
                 if isinstance(decision, Join):
                     chosen = [self._rows.pop(number) for number in decision.numbers]
+                    self._changed.notify_all()
                     break
                 self._changed.wait(decision)
             else:
@@ -57,7 +68,7 @@ class WaitingRoom:
             self._closed = True
             left = list(self._rows.values())
             self._rows.clear()
-            self._changed.notify()
+            self._changed.notify_all()
         for row in left:
             fail(row.future, engine_closed())
 
