@@ -17,13 +17,15 @@ from tests.waiting import eventually
 def serving(app: ASGIApp) -> Iterator[str]:
     """The base URL of the app while it is served."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
-    thread = Thread(target=server.run)
+    thread = Thread(target=server.run, daemon=True)
     thread.start()
-    eventually(lambda: server.started or not thread.is_alive())
-    host, port = server.servers[0].sockets[0].getsockname()
-    yield f"http://{host}:{port}"
-    server.should_exit = True
-    thread.join(20)
+    try:
+        eventually(lambda: server.started or not thread.is_alive())
+        host, port = server.servers[0].sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
     assert not thread.is_alive()
 
 

@@ -8,9 +8,13 @@ import pytest
 import sqlalchemy
 from openai import OpenAI
 from openai.types import Batch
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.config import Settings
 from app.db import Sessions, transaction
+from app.main import build_app, wire
 from app.models import batches
+from tests.serving import sdk, serving
 
 LINES = b'{"custom_id": "a"}\n'
 ENDPOINT = "/v1/chat/completions"
@@ -21,6 +25,26 @@ RETRY = {"x-stainless-retry-count": "1"}
 @pytest.fixture
 def file_id(client: OpenAI) -> str:
     return client.files.create(file=("in.jsonl", LINES), purpose="batch").id
+
+
+class LosesFirstAnswer:
+    """Does what the first POST asks, but answers nothing: the server then cuts the connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.losses = 0
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") != "POST" or self.losses:
+            await self._app(scope, receive, send)
+            return
+        self.losses += 1
+        await self._app(scope, receive, lose)
+        raise ConnectionError
+
+
+async def lose(message: Message) -> None:
+    """Takes an answer's message, and keeps it."""
 
 
 def create(
@@ -233,6 +257,16 @@ def test_a_retry_of_the_sdk_makes_no_second_batch(client: OpenAI, file_id: str) 
     first = create(client, file_id)
     retried = create(client, file_id, headers=RETRY)
     assert retried.id == first.id
+
+
+def test_the_stock_sdk_whose_answer_is_lost_gets_its_batch(
+    settings: Settings, api_key: str, file_id: str
+) -> None:
+    app = LosesFirstAnswer(build_app(wire(settings)))
+    with serving(app) as url, sdk(url, api_key, max_retries=2) as client:
+        batch = create(client, file_id)
+        assert app.losses == 1
+        assert [found.id for found in client.batches.list()] == [batch.id]
 
 
 def test_a_retry_of_what_never_arrived_makes_a_batch(client: OpenAI, file_id: str) -> None:
