@@ -16,10 +16,11 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must be there. `run` may block, and says OK or what is wrong."""
+    """One thing that we stand on. `run` may block, and says OK or what is wrong."""
 
     name: str
     run: Callable[[], str]
+    needed: bool = True
 
 
 def readiness_checks(*, engine: Engine, objects: ObjectStore, broker_url: str) -> tuple[Check, ...]:
@@ -27,7 +28,8 @@ def readiness_checks(*, engine: Engine, objects: ObjectStore, broker_url: str) -
     return (
         Check("database", lambda: _database(engine, newest)),
         Check("object_store", lambda: OK if objects.reachable() else "does not answer"),
-        Check("broker", lambda: OK if broker_answers(broker_url) else "does not answer"),
+        # Without the broker nothing is lost and everything is still accepted: jobs wait in Postgres.
+        Check("broker", lambda: OK if broker_answers(broker_url) else "does not answer", needed=False),
     )
 
 

@@ -43,6 +43,15 @@ def without_objects(settings: Settings, dead_port: int, api_key: str) -> Iterato
 
 
 @pytest.fixture
+def without_broker(settings: Settings, dead_port: int, api_key: str) -> Iterator[httpx.Client]:
+    away = SecretStr(f"redis://127.0.0.1:{dead_port}/0")
+    app = build_app(wire(settings.model_copy(update={"broker_url": away})))
+    headers = {"Authorization": f"Bearer {api_key}"}
+    with serving(app) as url, httpx.Client(base_url=url, headers=headers) as http:
+        yield http
+
+
+@pytest.fixture
 def without_disk(settings: Settings, api_key: str) -> Iterator[OpenAI]:
     app = build_app(wire(settings.model_copy(update={"disk_min_free_bytes": 2**60})))
     with serving(app) as url, sdk(url, api_key) as client:
@@ -178,6 +187,12 @@ def test_a_ready_api_says_so(api_url: str) -> None:
     ready = httpx.get(f"{api_url}/readyz")
     assert ready.status_code == 200
     assert set(ready.json()["checks"]) == {"database", "object_store", "broker"}
+
+
+def test_without_the_broker_work_is_still_accepted(without_broker: httpx.Client) -> None:
+    ready = without_broker.get("/readyz", timeout=20)
+    assert (ready.status_code, ready.json()["checks"]["broker"]) == (200, "does not answer")
+    assert without_broker.post("/v1/jobs", json={"question": "Why?"}).status_code == 202
 
 
 def test_an_old_schema_is_not_ready(api_url: str, db: Sessions) -> None:
