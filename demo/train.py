@@ -89,11 +89,13 @@ class Trainer:
         ]
 
     def resume(self) -> None:
-        """Goes on where a killed run stopped, if one did."""
+        """Goes on where a killed run of the same recipe stopped, if one did."""
         path = self.folder / "state.pt"
         if not path.exists():
             return
         state = torch.load(path, weights_only=True)
+        if state["recipe"] != repr(self.recipe):
+            return
         self.model.load_state_dict(state["model"])
         self.probes.load_state_dict(state["probes"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -102,6 +104,7 @@ class Trainer:
     def keep(self) -> None:
         """Writes all that a resumed run needs, in one atomic rename."""
         state = {
+            "recipe": repr(self.recipe),
             "model": self.model.state_dict(),
             "probes": self.probes.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -111,6 +114,10 @@ class Trainer:
         fresh = self.folder / "state.tmp"
         torch.save(state, fresh)
         fresh.replace(self.folder / "state.pt")
+
+    def forget(self) -> None:
+        """Drops the state of a finished run, so that the next one starts anew."""
+        (self.folder / "state.pt").unlink(missing_ok=True)
 
     def run(self, workers: int) -> None:
         """Trains to the last step, logging and keeping the state on the way."""
@@ -197,7 +204,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("models/demo"))
     parser.add_argument("--work", type=Path, default=Path(".vqueue/demo-training"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=2633)
+    parser.add_argument("--steps", type=int, default=2635)
     parser.add_argument("--phases", type=int, nargs="+", default=[700, 950, 1800, 1850, 2200])
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--minutes", type=float, default=58)
@@ -215,8 +222,8 @@ def main() -> None:
     trainer = Trainer(recipe, given.work)
     trainer.resume()
     trainer.run(given.workers)
-    trainer.keep()
     save(trainer.model, trainer.tokenizer, given.out)
+    trainer.forget()
 
 
 if __name__ == "__main__":
