@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from demo.pictures import as_jpeg, draw, product_for
 from demo.products import FIRST_HELD_OUT_SEED, KINDS, Kind, Product
@@ -47,11 +48,12 @@ def write_catalog(entries: Sequence[Entry], folder: Path, *, base_url: str) -> P
             (folder / entry.path).write_bytes(entry.picture)
     table = folder / "catalog.csv"
     with table.open("w", newline="", encoding="utf-8") as output:
-        write_csv(entries, csv.writer(output, lineterminator="\n"), base_url)
+        write_csv(entries, output, base_url)
     return table
 
 
-def write_csv(entries: Sequence[Entry], rows: "csv.Writer", base_url: str) -> None:
+def write_csv(entries: Sequence[Entry], output: TextIO, base_url: str) -> None:
+    rows = csv.writer(output, lineterminator="\n")
     rows.writerow(
         ["id", "image_url", *(f"ask_{kind}" for kind in KINDS), *(f"right_{kind}" for kind in KINDS)]
     )
