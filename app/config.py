@@ -1,7 +1,6 @@
 """Settings of every vqueue process: typed, frozen, read once from `VQUEUE_*` or secret files."""
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -93,7 +92,7 @@ class Settings(BaseSettings):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
 
-    @cached_property
+    @property
     def served_model(self) -> str:
         """The name by which clients ask for the model: `model_name`, else the last part of its path."""
         return self.model_name or self.model.rstrip("/").rsplit("/", 1)[-1]
