@@ -1,7 +1,8 @@
 # Sets this checkout up: `. scripts/setup.sh`, then `set_up_python` and, for the tests, `set_up_rabbitmq`.
 # Safe to run again; the second time it only compares a stamp. Variables that it honours:
 #   VQUEUE_PYTHON         the Python to make .venv with (3.11 or newer)
-#   VQUEUE_TORCH_INDEX    the wheel index that torch comes from, such as PyTorch's own for the CPU or a CUDA version
+#   VQUEUE_TORCH_INDEX    the wheel index that torch comes from, such as PyTorch's own for the CPU or a CUDA version.
+#                         Another one than last time replaces torch; unset keeps what there is
 #   VQUEUE_SKIP_RABBITMQ  1 leaves RabbitMQ out; its tests are skipped then
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,9 +41,11 @@ find_python() {
 }
 
 set_up_python() {
-    local stamp python
-    stamp="$(sha256sum <"$root/pyproject.toml") ${VQUEUE_TORCH_INDEX:-} $root"
-    if [ -x "$venv/bin/python" ] && [ "$(cat "$venv/vqueue-stamp" 2>/dev/null)" = "$stamp" ]; then
+    local file=$venv/vqueue-stamp old='' index stamp python
+    if [ -r "$file" ]; then old=$(cat "$file"); fi
+    index=${VQUEUE_TORCH_INDEX:-$(index_in "$old")}
+    stamp="$(sha256sum <"$root/pyproject.toml") $index $root"
+    if [ -x "$venv/bin/python" ] && [ "$old" = "$stamp" ]; then
         return
     fi
     if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
@@ -53,14 +56,27 @@ set_up_python() {
         fi
         quietly "$python" -m venv --clear "$venv"
     fi
-    if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
-        # Torch alone and first: the other packages would accept any build of it, the largest included.
-        say "installing torch $TORCH${VQUEUE_TORCH_INDEX:+ from $VQUEUE_TORCH_INDEX} (VQUEUE_TORCH_INDEX chooses the build)"
-        quietly pip install ${VQUEUE_TORCH_INDEX:+--index-url "$VQUEUE_TORCH_INDEX"} "torch==$TORCH"
+    if [ "$index" != "$(index_in "$old")" ] || ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
+        install_torch "$index"
     fi
     say "installing vqueue and what it needs"
     quietly pip install -e "$root[local,worker,dev]"
-    echo "$stamp" >"$venv/vqueue-stamp"
+    echo "$stamp" >"$file"
+}
+
+# The wheel index that a stamp names; nothing where torch came from the index that pip knows.
+index_in() {
+    sed -n 's/^[0-9a-f]*  - \([^ ]*\) .*/\1/p' <<<"$1"
+}
+
+# Torch alone and first: the other packages would accept any build of it, the largest included.
+install_torch() {
+    local from=()
+    if [ -n "$1" ]; then from=(--index-url "$1"); fi
+    say "installing torch $TORCH${1:+ from $1} (VQUEUE_TORCH_INDEX chooses the build)"
+    # Builds of one version satisfy one another, so pip would keep the one that is there.
+    quietly pip install "${from[@]}" --force-reinstall --no-deps "torch==$TORCH"
+    quietly pip install "${from[@]}" "torch==$TORCH"
 }
 
 # Debian packages, without starting the services that they bring.
