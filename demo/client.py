@@ -62,10 +62,15 @@ def run_batch(client: OpenAI, file: Path, progress: Callable[[Batch], None]) -> 
         completion_window="24h",
         metadata={"name": "demo catalog"},
     )
-    while batch.status not in ENDED:
-        progress(batch)
-        time.sleep(POLL_S)
-        batch = client.batches.retrieve(batch.id)
+    try:
+        while batch.status not in ENDED:
+            progress(batch)
+            time.sleep(POLL_S)
+            batch = client.batches.retrieve(batch.id)
+    except KeyboardInterrupt:
+        # Else it would go on beside the next demo.
+        client.batches.cancel(batch.id)
+        raise
     progress(batch)
     return batch
 

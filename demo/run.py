@@ -16,7 +16,7 @@ from rich.table import Table
 from demo.catalog import PICTURES, Entry, make_catalog, right, write_catalog
 from demo.client import Results, batch_lines, count_right, read_results, run_batch
 from demo.products import KINDS
-from demo.system import System, running
+from demo.system import NotStarted, System, running
 from demo.web import serve_folder
 
 SHOWN = 12
@@ -24,15 +24,25 @@ console = Console()
 
 
 def main() -> int:
-    options = _options()
+    try:
+        return _demonstrate(_options())
+    except KeyboardInterrupt:
+        _say("Stopped.")
+        return 130
+    except NotStarted as error:
+        _say(f"vqueue did not start:\n{error}")
+        return 1
+
+
+def _demonstrate(options: argparse.Namespace) -> int:
     started = time.monotonic()
     data = Path(options.data).resolve()
-    console.print(f"Drawing {options.pictures} products and three broken pictures ...")
+    _say(f"Drawing {options.pictures} products and three broken pictures ...")
     entries = make_catalog(options.pictures)
     with serve_folder(data / "catalog") as port:
         base_url = f"http://127.0.0.1:{port}"
         table = write_catalog(entries, data / "catalog", base_url=base_url)
-        console.print(f"Catalog: {table}. Starting vqueue ...")
+        _say(f"Catalog: {table}\nStarting vqueue ...")
         # The pictures lie on this machine, which the guard of the fetcher refuses unless it is told.
         variables = {"VQUEUE_FETCH_ALLOW_HOSTS": "127.0.0.1", "VQUEUE_FETCH_PORTS": f"80,443,{port}"}
         with running(data / "vqueue", variables=variables) as system:
@@ -45,9 +55,9 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("--exit", action="store_true", help="stop everything when the answers are shown")
-    parser.add_argument("--pictures", type=int, default=PICTURES)
+    parser.add_argument("--pictures", type=int, default=PICTURES, help="how many products")
     parser.add_argument("--data", default=".vqueue/demo", help="where catalog, servers and logs are kept")
     parser.add_argument("--least", type=float, default=0.95, help="share of right answers that is a success")
     return parser.parse_args()
@@ -126,13 +136,17 @@ def _show_failures(results: Results) -> None:
 
 
 def _stay(system: System) -> None:
-    console.print(f"\nvqueue keeps running at {system.url} with the key in {system.data}/api-key.")
-    console.print("Try your own questions (see README.md); Ctrl-C stops everything.")
-    try:
-        while True:
-            time.sleep(3600)
-    except KeyboardInterrupt:
-        console.print("Stopping ...")
+    _say(
+        f"\nThis vqueue keeps running at {system.url}; its key is in {system.data / 'api-key'}.\n"
+        "Ctrl-C stops it. `.venv/bin/vqueue up` starts one of your own, as README.md says."
+    )
+    while True:
+        time.sleep(3600)
+
+
+def _say(text: str) -> None:
+    """Plain lines: paths and URLs are neither coloured nor broken."""
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 if __name__ == "__main__":
