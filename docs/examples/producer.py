@@ -1,10 +1,12 @@
 """A sample producer: one question about each pair of pictures, as one batch, by the official SDK alone.
 
     export VQUEUE_URL=http://127.0.0.1:8000/v1 VQUEUE_API_KEY=vq_...
-    python docs/examples/producer.py pairs.csv --question "Do both pictures show the same item?"
+    .venv/bin/python docs/examples/producer.py pairs.csv --question "Do both pictures show the same item?"
 
 pairs.csv has the columns id, first, second. A picture is an https:// URL or a path beside the CSV; files are
-uploaded once and named by their id. The answers go to standard output as CSV: id, answer, error.
+uploaded once and named by their id. A row whose file cannot be read is reported and left out. The answers go
+to standard output as CSV: id, answer, error. The demo model cannot compare pictures: it answers, but not the
+question. Real models can.
 """
 
 import argparse
@@ -25,9 +27,11 @@ POLL_S = 2.0
 
 def main() -> int:
     arguments = read_arguments()
-    client = OpenAI(base_url=os.environ["VQUEUE_URL"], api_key=os.environ["VQUEUE_API_KEY"])
+    client = make_client()
     model = arguments.model or next(iter(client.models.list())).id
     lines = "".join(batch_lines(client, arguments.pairs, model, arguments.question))
+    if not lines:
+        sys.exit(f"{arguments.pairs} has no row that can be asked about")
     file = client.files.create(file=("pairs.jsonl", lines.encode()), purpose="batch")
     batch = client.batches.create(
         input_file_id=file.id,
@@ -52,6 +56,15 @@ def read_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def make_client() -> OpenAI:
+    url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
+    if not url or not key:
+        sys.exit(
+            "set VQUEUE_URL and VQUEUE_API_KEY, such as http://127.0.0.1:8000/v1 and $(cat .vqueue/api-key)"
+        )
+    return OpenAI(base_url=url, api_key=key)
+
+
 def batch_lines(client: OpenAI, pairs: Path, model: str, question: str) -> Iterator[str]:
     """One line of the Batch API for each row: two pictures, then the question."""
     uploaded: dict[Path, str] = {}
@@ -65,10 +78,13 @@ def batch_lines(client: OpenAI, pairs: Path, model: str, question: str) -> Itera
         return uploaded[path]
 
     with pairs.open(newline="", encoding="utf-8-sig") as table:
-        for row in csv.DictReader(table):
-            images = [
-                {"type": "image_url", "image_url": {"url": reference(row[c])}} for c in ("first", "second")
-            ]
+        for number, row in enumerate(csv.DictReader(table), 1):
+            try:
+                urls = [reference(row[column]) for column in ("first", "second")]
+            except OSError as error:
+                print(f"row {number} ({row['id']}) is left out: {error}", file=sys.stderr)
+                continue
+            images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
             content = [*images, {"type": "text", "text": question}]
             body = {"model": model, "max_tokens": 64, "messages": [{"role": "user", "content": content}]}
             line = {"custom_id": row["id"], "method": "POST", "url": "/v1/chat/completions", "body": body}
