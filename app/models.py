@@ -85,8 +85,11 @@ images = Table(
     Column("ref_kind", Text, nullable=False),
     Column("ref_hash", Text, nullable=False),
     Column("ref", Text, nullable=False),
+    # What the limit per host counts by; empty for what our own object store serves.
+    Column("host", Text, nullable=False, server_default=text("''")),
     Column("state", Text, nullable=False),
     Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    Column("returns", SmallInteger, nullable=False, server_default=ZERO),
     # When somebody may take it: at once, after a retry's delay, or when the fetcher's lease has run out.
     moment("due_at", nullable=False, now=True),
     Column("content_hash", Text),
@@ -108,7 +111,7 @@ images = Table(
     Index(
         "ix_images_stored", "tenant_id", "ref_hash", "stored_at", postgresql_where=text("state = 'stored'")
     ),
-    Index("ix_images_due_at", "due_at", postgresql_where=text("state IN ('pending', 'fetching')")),
+    Index("ix_images_due", "host", "due_at", postgresql_where=text("state IN ('pending', 'fetching')")),
 )
 
 batches = Table(
@@ -208,6 +211,7 @@ jobs = Table(
     ),
     Index(
         "ix_jobs_ready_direct",
+        "tenant_id",
         "image_group",
         "id",
         postgresql_where=text("state = 'ready' AND batch_id IS NULL"),

@@ -13,6 +13,7 @@ from botocore.response import StreamingBody
 
 from app.config import MIB, Settings
 from app.errors import FatalWork, InvalidWork, TooLarge, TransientWork, WorkError
+from app.states import OUR_STORE_AWAY
 
 # S3 takes 10,000 parts of at least 5 MiB: 8 MiB carries 78 GiB and keeps a writer's memory small.
 PART_BYTES = 8 * MIB
@@ -20,7 +21,7 @@ READ_BYTES = 256 * 1024
 CONNECT_S, READ_S, RETRIES = 5.0, 30.0, 3
 # How often a broken stream is taken up again without a byte of progress.
 RESUMES = 3
-UNAVAILABLE = "object_store_unavailable"
+UNAVAILABLE = OUR_STORE_AWAY
 
 
 class ObjectMissing(InvalidWork):

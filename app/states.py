@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from app.errors import Retry, TransientWork, WorkError
 
+# The code of TransientWork where our own object store does not answer.
+OUR_STORE_AWAY = "object_store_unavailable"
+
 
 class JobState(StrEnum):
     WAITING = "waiting"  # for its images
@@ -68,9 +71,13 @@ CLAIMABLE = frozenset(state for state, moves in JOB_MOVES.items() if JobState.RU
 
 @dataclass(frozen=True)
 class TryAgain:
-    """The job goes back to the dispatcher, not before `after_s` seconds from now."""
+    """The job goes back to the dispatcher, not before `after_s` seconds from now.
+
+    A try that `counts` not is no step towards giving up: what we stand on was away, and may stay away long.
+    """
 
     after_s: float
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ class RetryPolicy:
     attempts: int
     base_s: float = 1.0
     longest_s: float = 300.0
+    outage_s: float = 15.0  # how soon to look again whether our own object store is back
 
 
 def after_error(error: WorkError, *, attempt: int, policy: RetryPolicy, spread: float) -> TryAgain | GiveUp:
@@ -96,6 +104,8 @@ def after_error(error: WorkError, *, attempt: int, policy: RetryPolicy, spread: 
     """
     if error.retry is Retry.NEVER:
         return GiveUp(error.code, error.message)
+    if error.code == OUR_STORE_AWAY:
+        return TryAgain(policy.outage_s * (0.5 + spread / 2), counts=False)
     if attempt >= policy.attempts:
         return GiveUp(error.code, f"{error.message} (tried {attempt} times)")
     delay = min(policy.longest_s, policy.base_s * 2 ** (attempt - 1)) * (0.5 + spread / 2)

@@ -2,11 +2,10 @@
 
 import random
 import signal
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition, Event
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -18,7 +17,6 @@ from app.errors import FatalWork, WorkError
 from app.images import Limits
 from app.loops import Loop
 from app.objects import make_objects
-from app.references import RefKind
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
 from app.store import images
 from app.store.images import FetchTask, StoredImage
@@ -53,55 +51,48 @@ class Fetcher:
         self._spread = spread
         self._pool = ThreadPoolExecutor(settings.fetch_threads, thread_name_prefix="fetch")
         self._changed = Condition()
-        self._waiting: deque[FetchTask] = deque()
         self._active: Counter[str] = Counter()
 
     def step(self) -> bool:
-        """Claim what the threads have room for and start what its host has room for; whether any was new."""
+        """Claim and start what threads and hosts have room for; whether any was new."""
         with self._changed:
-            room = self._settings.fetch_threads - self._active.total() - len(self._waiting)
-        claimed: list[FetchTask] = []
-        if room > 0:
-            with transaction(self._sessions) as session:
-                lease_s = self._settings.fetch_total_s
-                claimed = images.claim_fetches(session, limit=room, lease_s=lease_s)
-        with self._changed:
-            self._waiting.extend(claimed)
-            self._start_some()
+            active = dict(self._active)
+        room = self._settings.fetch_threads - sum(active.values())
+        if room <= 0:
+            return False
+        with transaction(self._sessions) as session:
+            claimed = images.claim_fetches(
+                session,
+                limit=room,
+                lease_s=self._settings.fetch_total_s,
+                per_host=self._settings.fetch_per_host,
+                active=active,
+            )
+        for task in claimed:
+            with self._changed:
+                self._active[task.host] += 1
+            self._pool.submit(self._run, task)
         return bool(claimed)
 
     def settle(self, timeout_s: float = QUIET_S) -> bool:
         """Wait until nothing is being downloaded; whether that came in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._active and not self._waiting, timeout_s)
+            return self._changed.wait_for(lambda: not self._active, timeout_s)
 
     def close(self) -> None:
         """Let running downloads end; what had not begun is due again when its lease runs out."""
-        with self._changed:
-            self._waiting.clear()
         self._pool.shutdown(cancel_futures=True)
 
-    def _start_some(self) -> None:
-        for _ in range(len(self._waiting)):
-            task = self._waiting.popleft()
-            host = _host(task)
-            if self._active[host] >= self._settings.fetch_per_host:
-                self._waiting.append(task)
-                continue
-            self._active[host] += 1
-            self._pool.submit(self._run, task, host)
-
-    def _run(self, task: FetchTask, host: str) -> None:
+    def _run(self, task: FetchTask) -> None:
         try:
             self.fetch(task)
         except Exception:  # the top of a thread's work: the lease brings the image back
             log.exception("fetch_unrecorded", image=task.id, attempt=task.attempt)
         finally:
             with self._changed:
-                self._active[host] -= 1
-                if not self._active[host]:
-                    del self._active[host]
-                self._start_some()
+                self._active[task.host] -= 1
+                if not self._active[task.host]:
+                    del self._active[task.host]
                 self._changed.notify_all()
 
     def fetch(self, task: FetchTask) -> None:
@@ -116,7 +107,7 @@ class Fetcher:
                     ended = images.record_failed(session, task, code, message) or 0
                     telemetry.JOBS_ENDED.labels("failed", code).inc(ended)
                 case again:
-                    images.record_later(session, task, again.after_s)
+                    images.record_later(session, task, again.after_s, counts=again.counts)
 
     def _outcome(self, task: FetchTask) -> Outcome:
         try:
@@ -131,7 +122,7 @@ class Fetcher:
         return stored
 
     def _after(self, task: FetchTask, error: WorkError) -> TryAgain | GiveUp:
-        decided = after_error(error, attempt=task.attempt, policy=self._policy, spread=self._spread())
+        decided = after_error(error, attempt=task.tries, policy=self._policy, spread=self._spread())
         telemetry.FETCHES.labels(error.code if isinstance(decided, GiveUp) else "retried").inc()
         log.info(
             "image_failed" if isinstance(decided, GiveUp) else "image_retried",
@@ -141,13 +132,6 @@ class Fetcher:
             attempt=task.attempt,
         )
         return decided
-
-
-def _host(task: FetchTask) -> str:
-    """What the limit per host counts by: the host of a URL; the object store takes what the threads give."""
-    if task.kind != RefKind.URL:
-        return f"{task.kind}:{task.id}"
-    return urlsplit(task.ref).hostname or ""
 
 
 def serve(settings: Settings) -> None:

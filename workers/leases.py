@@ -10,12 +10,17 @@ import structlog
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.store import jobs, workers
+from app.store.jobs import Held
 
 log = structlog.get_logger()
 
 
 class Leases:
-    """Jobs that this process holds. `step` is one heartbeat; a loop calls it every `heartbeat_s`."""
+    """Attempts that this process holds. `step` is one heartbeat; a loop calls it every `heartbeat_s`.
+
+    They are kept by job and attempt: a process that was frozen past its lease may claim the same job again
+    while it still works on the attempt that it lost.
+    """
 
     def __init__(
         self,
@@ -30,31 +35,31 @@ class Leases:
         self._lease_s = settings.lease_s
         self._clock = clock
         self._lock = Lock()
-        self._until: dict[int, float] = {}
+        self._until: dict[Held, float] = {}
 
     @contextmanager
-    def holding(self, job_ids: Sequence[int]) -> Iterator[None]:
-        """Keep the leases of these jobs alive while the block runs; they were claimed just now."""
+    def holding(self, held: Sequence[Held]) -> Iterator[None]:
+        """Keep these leases alive while the block runs; they were claimed just now."""
         until = self._clock() + self._lease_s
         with self._lock:
-            self._until.update(dict.fromkeys(job_ids, until))
+            self._until.update(dict.fromkeys(held, until))
         try:
             yield
         finally:
             with self._lock:
-                for job_id in job_ids:
-                    self._until.pop(job_id, None)
+                for attempt in held:
+                    self._until.pop(attempt, None)
 
     def held(self) -> int:
         with self._lock:
             return len(self._until)
 
-    def left_s(self, job_ids: Sequence[int]) -> float:
-        """Seconds until the last of these leases ends, by this process's clock; at most 0 when all ended."""
+    def left_s(self, held: Sequence[Held]) -> float:
+        """Seconds until the last of these leases ends, by this process's clock; 0 when all are gone."""
         now = self._clock()
         with self._lock:
             return max(
-                (self._until[job_id] - now for job_id in job_ids if job_id in self._until), default=0.0
+                (self._until[attempt] - now for attempt in held if attempt in self._until), default=0.0
             )
 
     def step(self) -> bool:
@@ -66,9 +71,13 @@ class Leases:
             workers.heartbeat(session, worker=self._worker)
             kept = jobs.renew(session, held, worker=self._worker, lease_s=self._lease_s) if held else set()
         with self._lock:
-            still_held = [job_id for job_id in held if job_id in self._until]
-            for job_id in still_held:
-                self._until[job_id] = started + self._lease_s if job_id in kept else started
-        if lost := [job_id for job_id in still_held if job_id not in kept]:
-            log.warning("leases_lost", jobs=lost)
+            still_held = [attempt for attempt in held if attempt in self._until]
+            self._until.update(
+                {attempt: started + self._lease_s for attempt in still_held if attempt in kept}
+            )
+            lost = [attempt for attempt in still_held if attempt not in kept]
+            for attempt in lost:
+                del self._until[attempt]
+        if lost:
+            log.warning("leases_lost", jobs=[attempt.job_id for attempt in lost])
         return False

@@ -15,7 +15,7 @@ from app.db import Sessions, is_outage, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from app.states import GiveUp, RetryPolicy, after_error
 from app.store import images, jobs
-from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, ReturnRow
+from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.engine.base import Answer, Engine, Image
 from workers.leases import Leases
 from workers.requests import read_request
@@ -65,7 +65,7 @@ class Runner:
         claimed = self._claim(job_ids)
         if not claimed:
             return 0
-        held = [job.id for job in claimed]
+        held = _held(claimed)
         with self._leases.holding(held):
             outcomes = self._outcomes(claimed)
             # Finished answers are kept until the leases end: then others may run the jobs again.
@@ -96,7 +96,7 @@ class Runner:
         wanted = sorted({image_id for job in claimed for image_id in job.image_ids})
         if not wanted:
             return {}
-        held = [job.id for job in claimed]
+        held = _held(claimed)
         rows = self._through_outages(
             "look_up", lambda: self._read_rows(wanted), left_s=lambda: self._leases.left_s(held)
         )
@@ -162,7 +162,7 @@ class Runner:
             case again:
                 log.warning("job_retried", job=job.id, attempt=job.attempt, code=error.code)
                 telemetry.JOBS_RETURNED.labels(error.code).inc()
-                return ReturnRow(job.id, job.attempt, again.after_s, counts=True)
+                return ReturnRow(job.id, job.attempt, again.after_s, again.counts)
 
     def _claim_once(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
         with transaction(self._sessions) as session:
@@ -202,6 +202,10 @@ class Runner:
             dropped=len(outcomes) - recorded,
         )
         return recorded
+
+
+def _held(claimed: Sequence[ClaimedJob]) -> list[Held]:
+    return [Held(job.id, job.attempt) for job in claimed]
 
 
 def _storable(text: str) -> str:

@@ -1,7 +1,8 @@
 """Images that jobs refer to: wished for, fetched once, stored under their content hash."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -17,6 +18,11 @@ class ImageWish:
     kind: str
     ref_hash: str
     ref: str
+
+    @property
+    def host(self) -> str:
+        """The host of a URL; empty for what our own object store serves."""
+        return (urlsplit(self.ref).hostname or "") if self.kind == "url" else ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,9 @@ class FetchTask:
     tenant_id: str
     kind: str
     ref: str
-    attempt: int
+    host: str
+    attempt: int  # fences the result: grows with every claim
+    tries: int  # what the retry policy counts: attempts less those that an outage of ours ended
 
 
 @dataclass(frozen=True)
@@ -104,10 +112,10 @@ def _add(session: Session, tenant_id: str, wishes: Sequence[ImageWish]) -> dict[
     rows = session.execute(
         text(
             """
-            INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, state)
-            SELECT :tenant, kind, ref_hash, ref, 'pending'
-            FROM unnest(CAST(:kinds AS text[]), CAST(:hashes AS text[]), CAST(:refs AS text[]))
-                 AS wish(kind, ref_hash, ref)
+            INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, host, state)
+            SELECT :tenant, kind, ref_hash, ref, host, 'pending'
+            FROM unnest(CAST(:kinds AS text[]), CAST(:hashes AS text[]), CAST(:refs AS text[]),
+                        CAST(:hosts AS text[])) AS wish(kind, ref_hash, ref, host)
             ON CONFLICT (tenant_id, ref_hash) WHERE state IN ('pending', 'fetching') DO NOTHING
             RETURNING ref_hash, id
             """
@@ -117,6 +125,7 @@ def _add(session: Session, tenant_id: str, wishes: Sequence[ImageWish]) -> dict[
             "kinds": [wish.kind for wish in wishes],
             "hashes": [wish.ref_hash for wish in wishes],
             "refs": [wish.ref for wish in wishes],
+            "hosts": [wish.host for wish in wishes],
         },
     ).all()
     return {row.ref_hash: WantedImage(row.id, stored=False) for row in rows}
@@ -156,22 +165,53 @@ def keep_image(session: Session, tenant_id: str, ref_hash: str, stored: StoredIm
     ).scalar_one()
 
 
-def claim_fetches(session: Session, *, limit: int, lease_s: float) -> list[FetchTask]:
-    """Take images that are due, those of dead fetchers among them, under a lease."""
+def claim_fetches(
+    session: Session, *, limit: int, lease_s: float, per_host: int, active: Mapping[str, int]
+) -> list[FetchTask]:
+    """Take images that are due, those of dead fetchers among them, under a lease.
+
+    At most `per_host` of one host, less those that the caller has `active`: what is claimed can be started
+    at once, and a slow host holds up its own images only. What our own store serves knows no such limit.
+    """
     rows = session.execute(
         text(
             """
+            WITH RECURSIVE hosts AS (
+                (SELECT host FROM images WHERE state IN ('pending', 'fetching') ORDER BY host LIMIT 1)
+                UNION ALL
+                SELECT (SELECT i.host FROM images i
+                        WHERE i.state IN ('pending', 'fetching') AND i.host > hosts.host
+                        ORDER BY i.host LIMIT 1)
+                FROM hosts WHERE hosts.host IS NOT NULL),
+            room AS (
+                SELECT hosts.host, CASE hosts.host WHEN '' THEN :limit ELSE :per_host END
+                       - coalesce(busy.n, 0) AS free
+                FROM hosts LEFT JOIN unnest(CAST(:hosts AS text[]), CAST(:counts AS int[]))
+                     AS busy(host, n) ON busy.host = hosts.host AND hosts.host <> ''
+                WHERE hosts.host IS NOT NULL),
+            due AS (
+                SELECT found.id, found.due_at, room.free,
+                       row_number() OVER (PARTITION BY room.host ORDER BY found.due_at) AS place
+                FROM room CROSS JOIN LATERAL (
+                    SELECT i.id, i.due_at FROM images i
+                    WHERE i.state IN ('pending', 'fetching') AND i.host = room.host AND i.due_at <= now()
+                    ORDER BY i.due_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS found
+                WHERE room.free > 0)
             UPDATE images SET state = 'fetching', attempt = attempt + 1,
                               due_at = now() + :lease * interval '1 second'
-            WHERE id IN (
-                SELECT id FROM images WHERE state IN ('pending', 'fetching') AND due_at <= now()
-                ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED)
-            RETURNING id, tenant_id, ref_kind, ref, attempt
+            WHERE id IN (SELECT id FROM due WHERE place <= free ORDER BY due_at LIMIT :limit)
+            RETURNING id, tenant_id, ref_kind AS kind, ref, host, attempt, attempt - returns AS tries
             """
         ),
-        {"limit": limit, "lease": lease_s + FETCH_GRACE_S},
-    ).all()
-    return [FetchTask(row.id, row.tenant_id, row.ref_kind, row.ref, row.attempt) for row in rows]
+        {
+            "limit": limit,
+            "lease": lease_s + FETCH_GRACE_S,
+            "per_host": per_host,
+            "hosts": list(active),
+            "counts": list(active.values()),
+        },
+    ).mappings()
+    return [FetchTask(**row) for row in rows]
 
 
 def record_stored(session: Session, task: FetchTask, stored: StoredImage) -> int | None:
@@ -241,16 +281,17 @@ def record_failed(session: Session, task: FetchTask, code: str, message: str) ->
     ).scalar_one()
 
 
-def record_later(session: Session, task: FetchTask, after_s: float) -> bool:
-    """Put an image back, due again after a while."""
+def record_later(session: Session, task: FetchTask, after_s: float, *, counts: bool = True) -> bool:
+    """Put an image back, due again after a while; `counts` says whether this try counts as one."""
     ours = session.scalar(
         text(
             """
-            UPDATE images SET state = 'pending', due_at = now() + :after * interval '1 second'
+            UPDATE images SET state = 'pending', due_at = now() + :after * interval '1 second',
+                              returns = returns + CASE WHEN :counts THEN 0 ELSE 1 END
             WHERE id = :id AND state = 'fetching' AND attempt = :attempt RETURNING id
             """
         ),
-        {"id": task.id, "attempt": task.attempt, "after": after_s},
+        {"id": task.id, "attempt": task.attempt, "after": after_s, "counts": counts},
     )
     return ours is not None
 

@@ -44,6 +44,14 @@ class ClaimedJob:
 
 
 @dataclass(frozen=True)
+class Held:
+    """One try at a job, which a worker holds under a lease."""
+
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True)
 class AnswerRow:
     """An answer to record. It counts only while the job still runs as this very attempt."""
 
@@ -187,21 +195,29 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
     return sorted((ClaimedJob(**row) for row in rows), key=lambda job: job.id)
 
 
-def renew(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: float) -> set[int]:
-    """Heartbeat: renew the leases that are still this worker's; which ones those are."""
+def renew(session: Session, held: Sequence[Held], *, worker: str, lease_s: float) -> set[Held]:
+    """Heartbeat: renew the leases of the attempts that are still this worker's; which ones those are."""
     rows = session.execute(
         text(
             """
+            WITH held AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[])) AS h(id, attempt)),
+            ours AS (
+                SELECT jobs.id FROM jobs JOIN held ON held.id = jobs.id AND held.attempt = jobs.attempt
+                WHERE jobs.state = 'running' AND jobs.worker = :worker
+                ORDER BY jobs.id FOR UPDATE OF jobs)
             UPDATE jobs SET lease_until = now() + :lease * interval '1 second'
-            WHERE id IN (
-                SELECT id FROM jobs WHERE id = ANY(:ids) AND state = 'running' AND worker = :worker
-                ORDER BY id FOR UPDATE)
-            RETURNING id
+            FROM ours WHERE jobs.id = ours.id RETURNING jobs.id, jobs.attempt
             """
         ),
-        {"ids": list(job_ids), "worker": worker, "lease": lease_s},
-    )
-    return set(rows.scalars())
+        {
+            "ids": [attempt.job_id for attempt in held],
+            "attempts": [attempt.attempt for attempt in held],
+            "worker": worker,
+            "lease": lease_s,
+        },
+    ).all()
+    return {Held(row.id, row.attempt) for row in rows}
 
 
 def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:

@@ -59,11 +59,15 @@ def read_sources(session: Session, *, cap: int) -> list[Source]:
     direct = session.execute(
         text(
             """
-            SELECT tenant_id, min(coalesce(deadline, created_at)) AS deadline, count(*) AS ready FROM (
-                SELECT tenant_id, deadline, created_at FROM jobs
-                WHERE batch_id IS NULL AND state = 'ready' AND (not_before IS NULL OR not_before <= now())
-                LIMIT :cap) AS found
-            GROUP BY tenant_id
+            SELECT t.id AS tenant_id, found.deadline, found.ready
+            FROM tenants t CROSS JOIN LATERAL (
+                SELECT min(coalesce(counted.deadline, counted.created_at)) AS deadline, count(*) AS ready
+                FROM (
+                    SELECT deadline, created_at FROM jobs
+                    WHERE batch_id IS NULL AND state = 'ready' AND tenant_id = t.id
+                      AND (not_before IS NULL OR not_before <= now())
+                    LIMIT :cap) AS counted) AS found
+            WHERE found.ready > 0
             """
         ),
         {"cap": cap},

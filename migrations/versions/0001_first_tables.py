@@ -86,7 +86,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_ready_direct",
         "jobs",
-        ["image_group", "id"],
+        ["tenant_id", "image_group", "id"],
         unique=False,
         postgresql_where=sa.text("state = 'ready' AND batch_id IS NULL"),
     )
@@ -208,8 +208,10 @@ def upgrade() -> None:
         sa.Column("ref_kind", sa.Text(), nullable=False),
         sa.Column("ref_hash", sa.Text(), nullable=False),
         sa.Column("ref", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("attempt", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("returns", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("content_hash", sa.Text(), nullable=True),
         sa.Column("format", sa.Text(), nullable=True),
@@ -224,9 +226,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_images")),
     )
     op.create_index(
-        "ix_images_due_at",
+        "ix_images_due",
         "images",
-        ["due_at"],
+        ["host", "due_at"],
         unique=False,
         postgresql_where=sa.text("state IN ('pending', 'fetching')"),
     )
@@ -254,7 +256,7 @@ def downgrade() -> None:
     )
     op.drop_index("ix_images_stored", table_name="images", postgresql_where=sa.text("state = 'stored'"))
     op.drop_index(
-        "ix_images_due_at", table_name="images", postgresql_where=sa.text("state IN ('pending', 'fetching')")
+        "ix_images_due", table_name="images", postgresql_where=sa.text("state IN ('pending', 'fetching')")
     )
     op.drop_table("images")
     op.drop_index("ix_files_tenant_id_created_at_id", table_name="files")

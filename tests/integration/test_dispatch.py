@@ -226,5 +226,14 @@ def test_two_tenants_share_the_window(db: Sessions, rows: Rows, broker: Broker, 
     assert len(set(large) & set(broker.sent)) == 5
 
 
+def test_a_tenant_with_many_direct_jobs_does_not_hide_the_others(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(30)
+    small = Rows(db, tenant="tenant_b").add_jobs(2)
+    dispatcher(db, broker, settings, window_jobs=8).send()
+    assert set(small) <= set(broker.sent)
+
+
 def _die() -> None:
     raise KeyboardInterrupt

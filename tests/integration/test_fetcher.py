@@ -102,9 +102,9 @@ def ask(db: Sessions, *refs: str, kind: str = "url") -> int:
 
 def run(fetcher: Fetcher) -> None:
     """Steps until nothing is due and nothing runs."""
+    assert fetcher.settle(10)
     while fetcher.step():
         assert fetcher.settle(10)
-    assert fetcher.settle(10)
 
 
 def test_a_url_is_downloaded_stored_under_its_hash_and_its_job_made_ready(
@@ -179,6 +179,34 @@ def test_a_host_that_always_fails_is_given_up(db: Sessions, rows: Rows, fetcher:
     assert rows.one("SELECT error_code FROM jobs") == "http_500"
 
 
+def test_an_outage_of_our_own_store_is_no_reason_to_give_up(
+    db: Sessions, rows: Rows, fetcher: Fetcher, web: Web
+) -> None:
+    def away(url: str, attempt: int) -> bytes:
+        raise TransientWork("object_store_unavailable", "away")
+
+    web.answer = away
+    job_id = ask(db, "https://shop.example/a.png")
+    for _ in range(5):
+        run(fetcher)
+        rows.run("UPDATE images SET due_at = now()")
+    assert rows.states() == {job_id: JobState.WAITING}
+
+
+def test_a_slow_host_does_not_hold_up_the_others(
+    db: Sessions, rows: Rows, fetcher: Fetcher, web: Web
+) -> None:
+    web.gate = threading.Event()
+    ask(db, *(f"https://slow.example/{number}.png" for number in range(20)))
+    fetcher.step()
+    ask(db, "https://fast.example/a.png")
+    fetcher.step()
+    eventually(lambda: web.asked["https://fast.example/a.png"] == 1)
+    web.gate.set()
+    run(fetcher)
+    assert rows.all("SELECT DISTINCT attempt FROM images") == [1]
+
+
 def test_what_is_no_image_fails_its_job(db: Sessions, rows: Rows, fetcher: Fetcher, web: Web) -> None:
     web.answer = lambda _url, _attempt: b"<html>Robot check</html>"
     ask(db, "https://shop.example/a.png")
@@ -205,7 +233,7 @@ def test_an_unexpected_fault_of_one_image_leaves_the_others_alone(
 def test_an_image_of_a_dead_fetcher_is_taken_again(db: Sessions, rows: Rows, fetcher: Fetcher) -> None:
     job_id = ask(db, "https://shop.example/a.png")
     with transaction(db) as session:
-        assert images.claim_fetches(session, limit=1, lease_s=30)
+        assert images.claim_fetches(session, limit=1, lease_s=30, per_host=1, active={})
     rows.run("UPDATE images SET due_at = now() - interval '1 second'")
     run(fetcher)
     assert rows.states() == {job_id: JobState.READY}

@@ -3,6 +3,7 @@
 from threading import Thread
 
 import pytest
+from sqlalchemy.orm import Session
 
 from app.db import Sessions, transaction
 from app.states import JobState
@@ -23,6 +24,12 @@ def rows(db: Sessions) -> Rows:
     return rows
 
 
+def claim(session: Session, limit: int = 1, **active: int) -> list[FetchTask]:
+    """Claimed fetches; two of a host at once, less those that are `active` (dots written as underscores)."""
+    busy = {host.replace("_", "."): n for host, n in active.items()}
+    return images.claim_fetches(session, limit=limit, lease_s=30, per_host=2, active=busy)
+
+
 def want(db: Sessions, *wishes: ImageWish, reuse_s: int = 3600) -> dict[str, tuple[int, bool]]:
     with transaction(db) as session:
         found = images.want_images(session, "tenant_a", wishes, reuse_s=reuse_s)
@@ -31,7 +38,7 @@ def want(db: Sessions, *wishes: ImageWish, reuse_s: int = 3600) -> dict[str, tup
 
 def take(db: Sessions) -> FetchTask:
     with transaction(db) as session:
-        (task,) = images.claim_fetches(session, limit=1, lease_s=30)
+        (task,) = claim(session)
     return task
 
 
@@ -102,7 +109,7 @@ def test_an_image_that_cannot_be_had_ends_its_waiting_jobs_with_the_reason(db: S
     ((image_id, _),) = want(db, WISH).values()
     job_id = add_job(db, image_id)
     with transaction(db) as session:
-        (task,) = images.claim_fetches(session, limit=1, lease_s=30)
+        (task,) = claim(session)
         assert images.record_failed(session, task, "http_404", "The host says 404.") == 1
     assert rows.states() == {job_id: JobState.FAILED}
     assert rows.one("SELECT error_code FROM jobs") == "http_404"
@@ -111,7 +118,7 @@ def test_an_image_that_cannot_be_had_ends_its_waiting_jobs_with_the_reason(db: S
 def test_a_failed_image_is_tried_anew_for_the_next_job(db: Sessions, rows: Rows) -> None:
     ((first, _),) = want(db, WISH).values()
     with transaction(db) as session:
-        (task,) = images.claim_fetches(session, limit=1, lease_s=30)
+        (task,) = claim(session)
         images.record_failed(session, task, "http_404", "gone")
     ((second, stored),) = want(db, WISH).values()
     assert (second != first, stored) == (True, False)
@@ -120,9 +127,33 @@ def test_a_failed_image_is_tried_anew_for_the_next_job(db: Sessions, rows: Rows)
 def test_an_image_put_back_is_due_only_after_its_delay(db: Sessions, rows: Rows) -> None:
     want(db, WISH)
     with transaction(db) as session:
-        (task,) = images.claim_fetches(session, limit=1, lease_s=30)
+        (task,) = claim(session)
         assert images.record_later(session, task, 60)
-        assert images.claim_fetches(session, limit=1, lease_s=30) == []
+        assert claim(session) == []
+
+
+def test_no_more_of_a_host_is_claimed_than_can_be_started_at_once(db: Sessions, rows: Rows) -> None:
+    want(db, *(ImageWish("url", f"s{number}", f"https://slow.example/{number}") for number in range(9)))
+    want(db, ImageWish("url", "f1", "https://fast.example/1"))
+    with transaction(db) as session:
+        assert sorted(task.host for task in claim(session, 16)) == ["fast.example"] + 2 * ["slow.example"]
+        assert claim(session, 16, slow_example=2) == []
+        assert [task.host for task in claim(session, 16, slow_example=1)] == ["slow.example"]
+
+
+def test_what_our_own_store_serves_knows_no_limit_per_host(db: Sessions, rows: Rows) -> None:
+    want(db, *(ImageWish("file", f"f{number}", f"file-{number}") for number in range(9)))
+    with transaction(db) as session:
+        assert len(claim(session, 16)) == 9
+
+
+def test_a_try_that_an_outage_of_ours_ended_does_not_count(db: Sessions, rows: Rows) -> None:
+    want(db, WISH)
+    with transaction(db) as session:
+        (first,) = claim(session)
+        images.record_later(session, first, 0, counts=False)
+        rows_again = claim(session)
+    assert [(task.attempt, task.tries) for task in (first, *rows_again)] == [(1, 1), (2, 1)]
 
 
 def test_a_job_added_while_its_image_is_being_recorded_does_not_wait_for_ever(

@@ -5,7 +5,7 @@ import pytest
 from app.db import Sessions, transaction
 from app.states import JobState
 from app.store import jobs
-from app.store.jobs import AnswerRow, FailureRow, NewJob, ReturnRow
+from app.store.jobs import AnswerRow, FailureRow, Held, NewJob, ReturnRow
 from tests.rows import TEXT_PROMPT, Rows
 
 
@@ -115,8 +115,21 @@ def test_a_heartbeat_renews_only_what_is_still_the_workers_own(db: Sessions, row
     claim(db, [mine, taken], worker="w1", lease_s=1)
     rows.run("UPDATE jobs SET worker = 'w2' WHERE id = :id", id=taken)
     with transaction(db) as session:
-        assert jobs.renew(session, [mine, taken], worker="w1", lease_s=500) == {mine}
+        held = [Held(mine, 1), Held(taken, 1)]
+        assert jobs.renew(session, held, worker="w1", lease_s=500) == {Held(mine, 1)}
     assert rows.one("SELECT lease_until > now() + interval '400 seconds' FROM jobs WHERE id = :id", id=mine)
+
+
+def test_a_heartbeat_does_not_renew_the_next_attempt_by_the_one_that_was_lost(
+    db: Sessions, rows: Rows
+) -> None:
+    (job_id,) = rows.add_jobs(1)
+    claim(db, [job_id], worker="w1")
+    rows.run("UPDATE jobs SET state = 'ready'")
+    claim(db, [job_id], worker="w1")
+    with transaction(db) as session:
+        held = [Held(job_id, 1), Held(job_id, 2)]
+        assert jobs.renew(session, held, worker="w1", lease_s=60) == {Held(job_id, 2)}
 
 
 def test_a_direct_job_is_inserted_and_read_back_by_its_tenant_only(db: Sessions, rows: Rows) -> None:

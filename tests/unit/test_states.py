@@ -11,6 +11,7 @@ from app.states import (
     ENDED_BATCH,
     ENDED_JOB,
     JOB_MOVES,
+    OUR_STORE_AWAY,
     BatchStatus,
     GiveUp,
     JobState,
@@ -79,6 +80,15 @@ def test_the_last_attempt_ends_the_job_and_says_how_often_it_was_tried(
 ) -> None:
     decided = after_error(error, attempt=attempt, policy=POLICY, spread=spread)
     assert decided == GiveUp(error.code, f"{error.message} (tried {attempt} times)")
+
+
+@given(st.integers(1, 100), spreads)
+def test_an_outage_of_our_own_store_never_ends_a_job(attempt: int, spread: float) -> None:
+    error = TransientWork(OUR_STORE_AWAY, "away")
+    decided = after_error(error, attempt=attempt, policy=POLICY, spread=spread)
+    assert isinstance(decided, TryAgain)
+    assert not decided.counts
+    assert POLICY.outage_s / 2 <= decided.after_s <= POLICY.outage_s
 
 
 def test_a_host_that_names_a_delay_gets_it() -> None:
