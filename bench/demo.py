@@ -79,7 +79,7 @@ def by_generate(entries: Sequence[Entry], threads: int) -> Run:
 
 def _requests(entry: Entry) -> list[Request]:
     pixels = np.asarray(normalise(entry.picture or b"", Limits()))
-    image = Image(entry.id, pixels)
+    image = Image.of(entry.id, pixels)
     return [
         Request(
             id=f"{entry.id}/{kind}",

@@ -73,5 +73,5 @@ class Oracle:
 
 def _part(part: Part, request: Request) -> dict[str, object]:
     if isinstance(part, ImagePart):
-        return {"type": "image", "image": PIL.Image.fromarray(request.images[part.index].pixels)}
+        return {"type": "image", "image": PIL.Image.fromarray(request.images[part.index].load())}
     return {"type": "text", "text": part.text}

@@ -16,7 +16,7 @@ def picture(seed: int, width: int = 96, height: int = 64) -> Image:
     blocks = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
     rows, columns = np.arange(height) * 4 // height, np.arange(width) * 4 // width
     pixels = np.ascontiguousarray(blocks[rows][:, columns])
-    return Image(sha256(pixels.tobytes()).hexdigest(), pixels)
+    return Image.of(sha256(pixels.tobytes()).hexdigest(), pixels)
 
 
 def ask(

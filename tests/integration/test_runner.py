@@ -14,9 +14,10 @@ from app.db import Sessions, make_sessions
 from app.errors import ImageError, InvalidWork, TransientWork
 from app.states import JobState
 from app.store.images import ImageRow
+from app.store.jobs import Held
 from tests.rows import Rows
 from tests.waiting import eventually
-from workers.engine.base import Image, Request
+from workers.engine.base import Image, Pixels, Request
 from workers.engine.fake import FakeEngine, echo
 from workers.leases import Leases
 from workers.runner import Runner
@@ -26,7 +27,7 @@ PICTURE_PROMPT = '{"turns": [{"role": "user", "parts": [{"image": 0}, {"text": "
 
 
 def read_image(row: ImageRow) -> Image:
-    return Image(row.content_hash, PIXELS)
+    return Image.of(row.content_hash, PIXELS)
 
 
 @pytest.fixture
@@ -115,6 +116,19 @@ def test_an_image_that_cannot_be_read_fails_its_own_jobs_only(rows: Rows, make_r
     assert rows.one("SELECT error_code FROM jobs WHERE id = :id", id=bad) == "corrupt_image"
 
 
+def test_an_image_that_cannot_be_decoded_fails_its_own_jobs_only(rows: Rows, make_runner: MakeRunner) -> None:
+    image = rows.add_image()
+
+    def load() -> Pixels:
+        raise ImageError("corrupt_image", "cut off")
+
+    (bad,) = rows.add_jobs(1, batch_id="batch_1", state="queued", image_ids=[image])
+    (good,) = rows.add_jobs(1, batch_id="batch_1", state="queued")
+    make_runner(read=lambda row: Image(row.content_hash, row.width, row.height, load)).run([bad, good])
+    assert rows.states() == {bad: JobState.FAILED, good: JobState.COMPLETED}
+    assert rows.one("SELECT error_code FROM jobs WHERE id = :id", id=bad) == "corrupt_image"
+
+
 def test_an_object_store_that_is_away_sends_the_job_back_for_later(
     rows: Rows, make_runner: MakeRunner
 ) -> None:
@@ -127,6 +141,20 @@ def test_an_object_store_that_is_away_sends_the_job_back_for_later(
     make_runner(read=away).run([job_id])
     assert rows.states() == {job_id: JobState.READY}
     assert rows.one("SELECT not_before > now() FROM jobs")
+    assert rows.one("SELECT attempt - returns FROM jobs") == 0
+
+
+def test_a_process_that_was_frozen_keeps_the_lease_of_the_attempt_that_it_took_anew(
+    rows: Rows, db: Sessions, settings: Settings
+) -> None:
+    leases = Leases(sessions=db, worker="w1", settings=settings)
+    (job_id,) = rows.add_jobs(1, state="running", worker="w1", attempt=2, lease_until="2100-01-01")
+    with leases.holding([Held(job_id, 2)]):
+        with leases.holding([Held(job_id, 1)]):
+            leases.step()
+        leases.step()
+        assert (leases.held(), leases.left_s([Held(job_id, 1)])) == (1, 0.0)
+        assert leases.left_s([Held(job_id, 2)]) > 0
 
 
 def test_a_deleted_image_ends_the_job_with_a_reason(rows: Rows, make_runner: MakeRunner) -> None:

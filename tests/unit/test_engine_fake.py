@@ -2,17 +2,18 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from app.errors import InvalidWork, TransientWork
-from workers.engine.base import Engine, Image, ImagePart, Request, Sampling, TextPart, Turn
+from app.errors import ImageError, InvalidWork, TransientWork
+from workers.engine.base import Engine, Image, ImagePart, Pixels, Request, Sampling, TextPart, Turn
 from workers.engine.fake import FakeEngine
 
 
 def ask(question: str, *, deadline: float | None = None) -> Request:
-    image = Image("ab" * 32, np.zeros((4, 4, 3), np.uint8))
+    image = Image.of("ab" * 32, np.zeros((4, 4, 3), np.uint8))
     turn = Turn("user", (ImagePart(0), TextPart(question)))
     return Request(question, "tenant", (turn,), (image,), Sampling(max_tokens=8), deadline=deadline)
 
@@ -46,6 +47,17 @@ def test_a_failure_reaches_the_caller() -> None:
     engine = FakeEngine(answer=refuse)
     with pytest.raises(InvalidWork, match="bad: one"):
         engine.submit(ask("one")).result(timeout=10)
+    engine.close()
+
+
+def test_a_picture_that_cannot_be_decoded_fails_its_request() -> None:
+    def cut_off() -> Pixels:
+        raise ImageError("corrupt_image", "cut off")
+
+    engine = FakeEngine()
+    broken = replace(ask("one"), images=(Image("ab" * 32, 4, 4, cut_off),))
+    with pytest.raises(ImageError, match="corrupt_image"):
+        engine.submit(broken).result(timeout=10)
     engine.close()
 
 

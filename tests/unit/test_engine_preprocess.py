@@ -36,7 +36,7 @@ def test_patches_and_grids_are_the_library_s(width: int, height: int) -> None:
 def test_other_means_are_honoured() -> None:
     mean, std = (0.48, 0.45, 0.4), (0.26, 0.27, 0.28)
     ours = Preprocessor(min_pixels=MIN_PIXELS, max_pixels=MAX_PIXELS, mean=mean, std=std)
-    pixels = picture(1).pixels
+    pixels = picture(1).load()
     theirs = LIBRARY(
         PIL.Image.fromarray(pixels), image_mean=list(mean), image_std=list(std), return_tensors="np"
     )

@@ -9,7 +9,7 @@ from app.store.jobs import ClaimedJob, Json
 from workers.engine.base import Image, ImagePart, Sampling, TextPart, Turn
 from workers.requests import read_request
 
-PICTURE = Image("a" * 64, np.zeros((2, 2, 3), np.uint8))
+PICTURE = Image.of("a" * 64, np.zeros((2, 2, 3), np.uint8))
 
 
 def claimed(prompt: Json, **params: Json) -> ClaimedJob:

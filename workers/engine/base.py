@@ -1,6 +1,6 @@
 """What every engine promises, the types it takes and gives, and the observer it reports to."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,10 +16,23 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True)
 class Image:
-    """A normalised picture: upright sRGB `pixels` (height, width, 3), keyed by the original bytes' hash."""
+    """A picture keyed by the original bytes' hash; `width` and `height` in pixels, shown upright.
+
+    `load` makes its normalised pixels: upright sRGB (height, width, 3). It may raise WorkError, and is called
+    off the engine's thread and only where the picture's features are not cached, so that a chunk's pictures
+    are never all in memory.
+    """
 
     content_hash: str
-    pixels: Pixels = field(repr=False, compare=False)
+    width: int
+    height: int
+    load: Callable[[], Pixels] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, content_hash: str, pixels: Pixels) -> "Image":
+        """A picture whose pixels are at hand."""
+        height, width, _ = pixels.shape
+        return cls(content_hash, width, height, lambda: pixels)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ def echo(request: Request) -> str:
 class FakeEngine:
     """Answers `answer(request)`, which may raise; what has joined waits for `gate`, where one is given.
 
+    Every picture is decoded, so that one that cannot be fails its request as it would with a model.
+
     At most `rows` requests have joined at once; the others can still be cancelled or time out. `submitted`
     and `joined` list the requests in the order in which they came that far.
     """
@@ -75,6 +77,8 @@ class FakeEngine:
         if self._gate is not None:
             self._gate.wait()
         try:
+            for image in request.images:
+                image.load()
             text = self._answer(request)
         except Exception as error:  # whatever a test wants to see raised travels to the caller
             future.set_exception(error)

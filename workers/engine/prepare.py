@@ -67,7 +67,10 @@ class Preparer:
         return self._prompts.tokenizer
 
     def prepare(self, request: Request, future: Future[Answer], arrived: float) -> Prepared:
-        """Sizes first: what is too long is refused before any pixel is touched. Raises InvalidWork."""
+        """Sizes first: what is too long is refused before any picture is decoded.
+
+        Raises InvalidWork, and what `Image.load` raises.
+        """
         places = placed_images(request)
         grids = {index: self._grid(request, index) for index in places}
         prompt = self._prompts.build(request.turns, [grids[index] for index in places])
@@ -76,11 +79,13 @@ class Preparer:
         return Prepared(request, future, prompt, tuple(ready[index] for index in places), arrived)
 
     def _grid(self, request: Request, index: int) -> Grid:
-        height, width, _ = request.images[index].pixels.shape
+        image = request.images[index]
         try:
-            return self._checkpoint.preprocessor.grid(width, height, request.max_pixels)
+            return self._checkpoint.preprocessor.grid(image.width, image.height, request.max_pixels)
         except ValueError as error:
-            raise InvalidWork("invalid_image", f"image {index} of {width}x{height}: {error}") from error
+            raise InvalidWork(
+                "invalid_image", f"image {index} of {image.width}x{image.height}: {error}"
+            ) from error
 
     def _check_length(self, prompt: int, answer: int) -> None:
         limit = self._checkpoint.context
@@ -105,7 +110,7 @@ class Preparer:
                     key, shape=self._shape(grid), dtype=self._checkpoint.model.dtype
                 )
             if not encoding.ready:
-                encoding.patches = self._checkpoint.preprocessor.patches(image.pixels, grid)
+                encoding.patches = self._checkpoint.preprocessor.patches(image.load(), grid)
         return encoding
 
     def _key(self, tenant: str, content_hash: str, grid: Grid) -> FeatureKey:

@@ -119,8 +119,10 @@ class TransformersEngine:
         try:
             row = self._preparer.prepare(request, future, arrived)
         except WorkError as error:
+            _let_go(error)
             fail(future, error)
         except Exception as error:
+            _let_go(error)
             fail(future, _failure("prepare_failed", "the request could not be prepared", error))
         else:
             self._room.add(row)
@@ -167,12 +169,20 @@ class TransformersEngine:
             self._observer.out_of_memory(rows=len(group))
             error = TransientWork(OUT_OF_MEMORY, "the model ran out of memory")
         except Exception as raised:
-            traceback.clear_frames(raised.__traceback__)
+            _let_go(raised)
             error = _failure("step_failed", "the model failed on this request", raised)
         else:
             return None
         torch.cuda.empty_cache()
         return error
+
+
+def _let_go(error: BaseException) -> None:
+    """Drop what the frames of a failure hold, such as a half-read picture: a future may keep it for long."""
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
 
 
 def _failure(code: str, message: str, cause: Exception) -> WorkError:

@@ -60,6 +60,7 @@ def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngi
             step_rows: int = 4,
             max_wait_s: float = 0.01,
             normaliser: str = "1",
+            prepare_threads: int = 2,
         ) -> TransformersEngine:
             cache = FeatureCache(memory=MemoryTier(budget=cache_bytes), store=store, observer=recorder)
             engine = TransformersEngine(
@@ -70,6 +71,7 @@ def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngi
                 normaliser=normaliser,
                 step_rows=step_rows,
                 max_wait_s=max_wait_s,
+                prepare_threads=prepare_threads,
             )
             return stack.enter_context(closing(engine))
 

@@ -18,7 +18,7 @@ ASKED = list(held_out(4))
 
 def request(picture: PIL.Image.Image, question: str) -> Request:
     pixels = np.asarray(picture.convert("RGB"))
-    return ask(Image(str(hash(pixels.tobytes())), pixels), question, max_tokens=32)
+    return ask(Image.of(str(hash(pixels.tobytes())), pixels), question, max_tokens=32)
 
 
 def test_pictures_that_training_never_saw_are_answered_right(open_engine: OpenEngine) -> None:
