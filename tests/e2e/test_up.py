@@ -24,6 +24,7 @@ from tests.waiting import eventually
 
 UP_WITHIN_S = 120
 STOP_WITHIN_S = 90
+COMMAND = (sys.executable, "-m", "app.cli.main")
 
 
 @dataclass
@@ -89,13 +90,28 @@ def data_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+def without_settings() -> dict[str, str]:
+    """The environment of this process, free of our variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("VQUEUE_")}
+
+
+def vqueue(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself."""
+    return subprocess.run(
+        [*COMMAND, *arguments], env=without_settings(), capture_output=True, text=True, check=False
+    )
+
+
 @contextmanager
 def up(data: Path, model: Path, *options: str) -> Iterator[Machine]:
     """Start it and wait until it says so; killed at the end if it has not stopped by itself."""
     port = free_port()
-    command = [sys.executable, "-m", "app.cli.main", "up", "--data", str(data), "--port", str(port), *options]
-    given = {name: value for name, value in os.environ.items() if not name.startswith("VQUEUE_")}
-    environment = given | {"VQUEUE_MODEL": str(model), "VQUEUE_TORCH_THREADS": "1", "VQUEUE_DTYPE": "float32"}
+    command = [*COMMAND, "up", "--data", str(data), "--port", str(port), *options]
+    environment = without_settings() | {
+        "VQUEUE_MODEL": str(model),
+        "VQUEUE_TORCH_THREADS": "1",
+        "VQUEUE_DTYPE": "float32",
+    }
     said = data / "said.log"
     with (
         said.open("wb") as output,
@@ -132,12 +148,35 @@ def test_processes_that_are_killed_come_back(machine: Machine) -> None:
 
 
 def test_a_second_supervisor_of_the_folder_is_refused(machine: Machine) -> None:
-    command = [sys.executable, "-m", "app.cli.main", "up", "--data", str(machine.data)]
-    second = subprocess.run(
-        [*command, "--port", str(free_port())], capture_output=True, text=True, check=False
-    )
+    second = vqueue("up", "--data", str(machine.data), "--port", str(free_port()))
     assert second.returncode == 1
-    assert "is in use by another supervisor" in second.stdout
+    assert f"is in use by another supervisor (pid {machine.process.pid}): stop it, or" in second.stdout
+
+
+def test_keys_and_migrate_find_the_database_of_a_data_folder(machine: Machine) -> None:
+    data = ("--data", str(machine.data))
+    assert vqueue("migrate", *data).stdout.startswith("schema at ")
+    made = vqueue("keys", "create", "--tenant", "Ada", *data)
+    assert made.returncode == 0
+    assert made.stdout[:9] in vqueue("keys", "list", *data).stdout
+
+
+def test_a_model_that_is_refused_stops_everything_with_the_reason(tmp_path: Path) -> None:
+    with data_folder() as data:
+        command = [*COMMAND, "up", "--data", str(data), "--port", str(free_port())]
+        done = subprocess.run(
+            command,
+            env=without_settings() | {"VQUEUE_MODEL": str(tmp_path / "none")},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=UP_WITHIN_S,
+        )
+        assert done.returncode == 1
+        assert "worker ended (exit code 78)" in done.stdout
+        assert f"{data}/logs/worker.log: model_refused: model_not_found: no model at" in done.stdout
+        assert "again in" not in done.stdout
+        assert len((data / "logs" / "worker.log").read_text().splitlines()) == 1
 
 
 def test_rabbitmq_carries_the_messages_as_well_and_all_stop_cleanly(model: Path) -> None:
@@ -146,7 +185,8 @@ def test_rabbitmq_carries_the_messages_as_well_and_all_stop_cleanly(model: Path)
         children = psutil.Process(machine.process.pid).children(recursive=True)
         assert machine.stop() == 0
         assert "killed" not in machine.said()
-    assert not any(child.is_running() for child in children)
+    # Helpers that a server had started end a moment after it.
+    eventually(lambda: not any(child.is_running() for child in children))
 
 
 def test_the_second_start_finds_the_key_and_a_kill_leaves_nothing_behind(model: Path) -> None:
