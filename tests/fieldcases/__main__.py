@@ -12,6 +12,11 @@ from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfa
 from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_model, serve_s3
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
 
+LAYOUT = (
+    "FOLDER holds cases.jsonl, a JSON row per line with id, kind, certainty, expect and file or payload, "
+    "and the files that its rows name"
+)
+
 
 @dataclass
 class Tally:
@@ -19,13 +24,13 @@ class Tally:
 
     served: Counter[tuple[str, bool]] = field(default_factory=Counter)
     held: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    not_served: Counter[str] = field(default_factory=Counter)
+    not_run: Counter[str] = field(default_factory=Counter)
     choices: list[str] = field(default_factory=list)
 
     def add(self, case: Case, outcome: Outcome) -> None:
         if isinstance(outcome, NotServed):
-            self.not_served[case.kind] += 1
-            print(f"not served yet: {case.id}: {outcome.reason}")
+            self.not_run[case.kind] += 1
+            print(f"{case.id}: not run by this tool: {outcome.reason}")
             return
         lacks = shortfalls(case, outcome)
         self.served[case.kind, case.firm] += 1
@@ -39,8 +44,8 @@ class Tally:
     def report(self) -> None:
         if self.choices:
             print(f"policy rows that take an alternative: {', '.join(self.choices)}")
-        for kind in sorted({*self.not_served, *(kind for kind, _ in self.served)}):
-            print(f"{kind}: {self._share(kind)} not_served={self.not_served[kind]}")
+        for kind in sorted({*self.not_run, *(kind for kind, _ in self.served)}):
+            print(f"{kind}: {self._share(kind)} not_run={self.not_run[kind]}")
         print(f"fieldcases: {self._share(None)}")
 
     def _share(self, kind: str | None) -> str:
@@ -59,8 +64,11 @@ def _sum(counts: Counter[tuple[str, bool]], kind: str | None, firm: bool) -> int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 where every firm row that was served holds, else 1."""
+    """0 where every firm row that was served holds, 1 where one does not, 2 for a folder without rows."""
     arguments = _arguments(argv)
+    if not (arguments.folder / "cases.jsonl").is_file():
+        print(f"{arguments.folder}/cases.jsonl is missing: {LAYOUT}", file=sys.stderr)
+        return 2
     server = PictureServer(arguments.folder)
     serve: dict[str, Callable[[Case], Outcome]] = {
         "image": serve_image,
@@ -75,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for case in read_cases(arguments.folder):
             if case.kind not in serve:
-                tally.not_served[case.kind] += 1
+                tally.not_run[case.kind] += 1
             elif arguments.kind in (None, case.kind):
                 tally.add(case, serve[case.kind](case))
     finally:

@@ -95,8 +95,8 @@ def test_rows_that_are_not_served_are_not_counted_as_held(
     rows = [row("image", ACCEPT, file="chart.png"), row("poetry", {}), row("s3", {"verdict": "behaviour"})]
     assert run(tmp_path, *rows) == 0
     out = capsys.readouterr().out
-    assert "poetry: firm=0/0 policy=0/0 not_served=1\n" in out
-    assert "not served yet: s3-1: " in out
+    assert "poetry: firm=0/0 policy=0/0 not_run=1\n" in out
+    assert "s3-1: not run by this tool: " in out
     assert out.endswith("fieldcases: firm=1/1 policy=0/0\n")
 
 
@@ -104,3 +104,11 @@ def test_one_kind_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[st
     rows = [row("image", BLUE, file="chart.png"), row("ssrf", {"verdict": "allowed"}, payload=SSRF)]
     assert run(tmp_path, *rows, kind="ssrf") == 0
     assert capsys.readouterr().out.endswith("fieldcases: firm=1/1 policy=0/0\n")
+
+
+def test_a_folder_without_rows_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{tmp_path}/cases.jsonl is missing: FOLDER holds cases.jsonl")
