@@ -16,6 +16,8 @@ from pathlib import Path
 PORTS = range(20_000, 32_000)
 # PostgreSQL refuses to run as root; root's servers run as this system user.
 SERVICE_USER = "vqueue"
+# Where `vqueue up` keeps everything unless told otherwise.
+DEFAULT_DATA = Path(".vqueue")
 
 
 class FolderBusy(Exception):
@@ -53,9 +55,12 @@ class DataFolder:
         until = time.monotonic() + within_s
         while not _locked(fd):
             if time.monotonic() > until:
+                holder = os.pread(fd, 20, 0).decode()
                 os.close(fd)
-                raise FolderBusy(f"{self.path} is in use by another supervisor")
+                raise FolderBusy(_busy(self.path, holder))
             time.sleep(0.05)
+        os.truncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
         self.lock_fd = fd
 
     def unlock(self) -> None:
@@ -67,6 +72,11 @@ class DataFolder:
         path = self.path / name
         path.mkdir(mode=0o700, exist_ok=True)
         return path
+
+    def has(self, name: str) -> bool:
+        """Whether a server of this name was set up here: its port and its password are known."""
+        state = self._read()
+        return name in state.ports and name in state.secrets
 
     def secret(self, name: str) -> str:
         """The password called `name`: made at its first use, the same ever after."""
@@ -147,6 +157,16 @@ def open_the_way(path: Path) -> list[Path]:
     for folder in closed:
         folder.chmod(folder.stat().st_mode | 0o001)
     return closed
+
+
+def _busy(path: Path, holder: str) -> str:
+    """`holder` is the pid in the lock file; a lock can outlive it by servers that are still stopping."""
+    pid = f" (pid {holder})" if holder else ""
+    if holder and not Path(f"/proc/{holder}").exists():
+        return (
+            f"servers of a supervisor that has ended{pid} still run in {path}: wait, or give another --data"
+        )
+    return f"{path} is in use by another supervisor{pid}: stop it, or give another --data"
 
 
 def _locked(fd: int) -> bool:

@@ -22,6 +22,12 @@ INITDB_OPTIONS = (
 )
 
 
+def url_in(folder: DataFolder, database: str = "vqueue") -> str:
+    """The way to the server of this folder, from the password and the port that it remembers."""
+    password = folder.secret("postgres")
+    return f"postgresql://{USER}:{password}@127.0.0.1:{folder.port('postgres')}/{database}"
+
+
 class Postgres:
     """`durable=False` skips fsync, for tests: a killed server loses nothing, a crashed machine might."""
 
@@ -32,8 +38,7 @@ class Postgres:
         self._data = self._home / "data"
 
     def url(self, database: str = "vqueue") -> str:
-        password = self._folder.secret("postgres")
-        return f"postgresql://{USER}:{password}@127.0.0.1:{self._folder.port('postgres')}/{database}"
+        return url_in(self._folder, database)
 
     def prepare(self) -> tuple[Program, ...]:
         """Make the cluster at the first time, and tell how to run it."""
@@ -78,6 +83,9 @@ class Postgres:
             "unix_socket_directories": "",
             "max_connections": "200",
             "shared_buffers": "128MB",
+            # A statement that fails would be logged with the questions and answers in it.
+            "log_min_error_statement": "panic",
+            "log_error_verbosity": "terse",
         }
         if not self._durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}

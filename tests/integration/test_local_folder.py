@@ -24,7 +24,8 @@ print(subprocess.Popen(["sleep", "1000"], pass_fds=(folder.lock_fd,), **quiet).p
 
 
 def test_two_supervisors_do_not_share_a_folder(tmp_path: Path) -> None:
-    with DataFolder(tmp_path), pytest.raises(FolderBusy):
+    remedy = rf"by another supervisor \(pid {os.getpid()}\): stop it, or give another --data"
+    with DataFolder(tmp_path), pytest.raises(FolderBusy, match=remedy):
         DataFolder(tmp_path).lock(within_s=0.1)
 
 
@@ -37,7 +38,7 @@ def test_a_folder_is_free_again_afterwards(tmp_path: Path) -> None:
 
 def test_a_server_that_outlives_its_supervisor_keeps_the_folder(tmp_path: Path) -> None:
     holder = subprocess.run([sys.executable, "-c", HOLD, str(tmp_path)], capture_output=True, check=True)
-    with pytest.raises(FolderBusy):
+    with pytest.raises(FolderBusy, match="servers of a supervisor that has ended"):
         DataFolder(tmp_path).lock(within_s=0.1)
     os.kill(int(holder.stdout), signal.SIGKILL)
     DataFolder(tmp_path).lock(within_s=10)
