@@ -1,14 +1,20 @@
 """The worker process: loads the model once and serves it."""
 
+import os
 import sys
+
+import structlog
 
 from app import telemetry
 from app.config import Settings, read_settings
+from app.errors import FatalWork
 from app.images import NORMALISER_VERSION
 from workers.engine.base import Engine
 from workers.engine.transformers import open_engine
 from workers.observe import EngineMetrics
 from workers.serve import serve, worker_name
+
+log = structlog.get_logger()
 
 
 def open_transformers(settings: Settings) -> Engine:
@@ -29,12 +35,21 @@ def open_transformers(settings: Settings) -> Engine:
     )
 
 
+def open_or_exit(settings: Settings) -> Engine:
+    """The engine. A model that is refused ends the process with os.EX_CONFIG: a restart changes nothing."""
+    try:
+        return open_transformers(settings)
+    except FatalWork as error:
+        log.critical("model_refused", code=error.code, reason=error.message)
+        sys.exit(os.EX_CONFIG)
+
+
 def main() -> None:
     settings = read_settings()
     telemetry.configure_logs(
         log_format=settings.log_format, level=settings.log_level, role="worker", worker=worker_name()
     )
-    sys.exit(serve(settings, open_transformers))
+    sys.exit(serve(settings, open_or_exit))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """One child process on a leash: it dies with its parent, and stops within a bound."""
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
@@ -10,7 +12,10 @@ from pathlib import Path
 
 LOG_MAX_BYTES = 20 * 2**20  # a larger log is set aside (as NAME.log.1) when its program starts
 TAIL_BYTES = 2_000
+ERROR_BYTES = 20_000  # how much of a log is searched for its last error
+ERROR_CHARACTERS = 400  # how much of that is shown
 POLL_S = 0.05
+ERROR_WORD = re.compile(r"error|exception|fatal|panic", re.IGNORECASE)
 
 
 def _ready_at_once() -> bool:
@@ -36,6 +41,8 @@ class Program:
     orphan_signal: signal.Signals = signal.SIGKILL
     is_ready: Callable[[], bool] = _ready_at_once
     ready_within_s: float = 60.0
+    # The exit code that says that another start would end the same way.
+    final_code: int | None = None
     tidy: Callable[[], None] = _nothing  # removes what it leaves outside its folder, once it has ended
 
 
@@ -47,6 +54,7 @@ class Process:
         self.log = log
         _set_aside(log)
         with log.open("ab") as output:
+            self._log_start = output.tell()
             # A session of its own keeps a terminal's Ctrl-C for the supervisor, which stops things in order.
             self._popen = subprocess.Popen(
                 [*_leash(program), *program.command],
@@ -82,9 +90,37 @@ class Process:
 
     def tail(self) -> str:
         """The end of its log, for an error message."""
+        return self._end_of_log(TAIL_BYTES)
+
+    def last_error(self) -> str:
+        """The last line of its own log that tells of an error; empty where none does."""
+        return last_error(self._end_of_log(ERROR_BYTES))
+
+    def _end_of_log(self, size: int) -> str:
+        """At most so many bytes, and nothing of earlier runs."""
         with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
+            log.seek(max(self._log_start, self.log.stat().st_size - size))
             return log.read().decode(errors="replace").strip()
+
+
+def last_error(log: str) -> str:
+    """The last line of a log that tells of an error: an event of ours at that level, or a plain line."""
+    told = (_error_in(line) for line in reversed(log.splitlines()))
+    return next((line[:ERROR_CHARACTERS] for line in told if line), "")
+
+
+def _error_in(line: str) -> str:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        return line.strip() if ERROR_WORD.search(line) else ""
+    if event.get("level") not in ("error", "critical"):
+        return ""
+    trace = str(event.get("exception", "")).strip().splitlines()
+    said = [event.get("event"), event.get("code"), event.get("reason"), *trace[-1:]]
+    return ": ".join(str(part) for part in said if part)
 
 
 def _leash(program: Program) -> list[str]:

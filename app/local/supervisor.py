@@ -14,7 +14,7 @@ STEADY_S = 60.0  # a program that ran this long starts its backoff anew
 
 
 class StartFailed(Exception):
-    """A program ended or stayed silent instead of getting ready; the message ends with its log."""
+    """A program did not get ready, or said that it never will; the message ends with its log's end."""
 
 
 class Interrupted(Exception):
@@ -81,7 +81,10 @@ class Supervisor:
             self.step()
 
     def step(self) -> None:
-        """Look at every child once; note the dead, restart those whose wait is over."""
+        """Look at every child once; note the dead, restart those whose wait is over.
+
+        Raises StartFailed when one has ended with its final code.
+        """
         for child in self._children():
             if child.restart_at is not None:
                 if self._clock() >= child.restart_at:
@@ -112,14 +115,17 @@ class Supervisor:
             time.sleep(POLL_S)
 
     def _note_death(self, child: _Child, code: int) -> None:
-        lasted = self._clock() - child.started_at
+        # What it had started itself goes too, before a second one begins.
+        child.process.kill()
+        program, lasted = child.process.program, self._clock() - child.started_at
+        how = f"{program.name} ended ({_how(code)}) after {lasted:.0f} s"
+        where = f"  {child.process.log}: {child.process.last_error() or 'no error in it'}"
+        if code == program.final_code:
+            raise StartFailed(f"{how}, and would again\n{where}")
         child.failures = 1 if lasted >= STEADY_S else child.failures + 1
         wait_s = backoff_s(child.failures)
         child.restart_at = self._clock() + wait_s
-        # What it had started itself goes too, before a second one begins.
-        child.process.kill()
-        name = child.process.program.name
-        self._say(f"{name} ended ({_how(code)}) after {lasted:.0f} s; starting it again in {wait_s:g} s")
+        self._say(f"{how}; starting it again in {wait_s:g} s\n{where}")
 
     def _restart(self, child: _Child) -> None:
         child.process = self._launch(child.process.program)

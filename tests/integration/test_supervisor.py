@@ -95,7 +95,10 @@ def test_a_program_that_dies_is_started_again_after_a_pause(stage: Stage) -> Non
     first = stage.supervisor.pid("sleeper")
     psutil.Process(first).kill()
     eventually(lambda: stage.supervisor.step() or stage.said)
-    assert stage.said == ["sleeper ended (signal 9) after 0 s; starting it again in 0.5 s"]
+    assert stage.said == [
+        "sleeper ended (signal 9) after 0 s; starting it again in 0.5 s\n"
+        f"  {stage.folder}/sleeper.log: no error in it"
+    ]
     stage.supervisor.step()
     assert not is_running(stage.supervisor.pid("sleeper"))
     stage.clock.now += 0.5
@@ -111,12 +114,30 @@ def test_a_program_that_ran_for_long_is_started_again_with_the_first_pause(stage
     stage.supervisor.start(Program("brief", ("sleep", "0")))
     for pause_s in (0.5, 1.0, 2.0):
         eventually(lambda: stage.supervisor.step() or stage.said)
-        assert stage.said.pop().endswith(f"again in {pause_s:g} s")
+        assert f"again in {pause_s:g} s\n" in stage.said.pop()
         stage.clock.now += pause_s
         stage.supervisor.step()
     stage.clock.now += 60
     eventually(lambda: stage.supervisor.step() or stage.said)
-    assert stage.said.pop() == "brief ended (exit code 0) after 60 s; starting it again in 0.5 s"
+    assert stage.said.pop().startswith("brief ended (exit code 0) after 60 s; starting it again in 0.5 s\n")
+
+
+def test_the_error_of_a_program_that_died_is_shown_and_none_of_an_earlier_run(stage: Stage) -> None:
+    (stage.folder / "broken.log").write_text("Error: long ago\n")
+    stage.supervisor.start(Program("broken", ("sh", "-c", "echo ValueError: no; echo bye; exit 3")))
+    eventually(lambda: stage.supervisor.step() or stage.said)
+    assert stage.said.pop().endswith(f"\n  {stage.folder}/broken.log: ValueError: no")
+    stage.supervisor.start(Program("brief", ("sleep", "0")))
+    eventually(lambda: stage.supervisor.step() or stage.said)
+    assert stage.said.pop().endswith("/brief.log: no error in it")
+
+
+def test_a_program_that_says_that_it_never_will_run_is_not_started_again(stage: Stage) -> None:
+    program = Program("broken", ("sh", "-c", "echo fatal: no model; exit 78"), final_code=78)
+    stage.supervisor.start(program)
+    with pytest.raises(StartFailed, match=r"broken ended \(exit code 78\).*\n.*broken.log: fatal: no model"):
+        eventually(lambda: stage.supervisor.step())
+    assert stage.said == []
 
 
 def test_programs_stop_in_reverse_order(stage: Stage, tmp_path: Path) -> None:
