@@ -22,10 +22,12 @@ _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ChatRules:
-    """What a body may ask for: model names that are served, images per request, tokens per answer."""
+    """What a body may ask for: model names that are served, images and characters of text per request,
+    tokens per answer."""
 
     models: frozenset[str]
     images_per_job: int
+    prompt_max_chars: int
     max_new_tokens: int
 
 
@@ -52,6 +54,7 @@ def chat_rules(settings: Settings) -> ChatRules:
     return ChatRules(
         models=frozenset({settings.served_model}),
         images_per_job=settings.images_per_job,
+        prompt_max_chars=settings.prompt_max_chars,
         max_new_tokens=settings.max_new_tokens,
     )
 
@@ -73,18 +76,20 @@ def parse_chat_body(body: Json, rules: ChatRules) -> ChatRequest:
         raise wrong("messages", "messages must be a list with at least one message.")
     reading = _Reading(model, rules.images_per_job)
     turns = [reading.turn(f"messages[{at}]", message) for at, message in enumerate(messages)]
+    _check_length(reading.chars, rules.prompt_max_chars)
     if reading.images and reading.details == {"low"}:
         params["max_pixels"] = LOW_DETAIL_PIXELS
     return ChatRequest(model, {"turns": turns}, params, tuple(reading.images), tuple(reading.image_params))
 
 
 class _Reading:
-    """Reads the messages of one body and collects their images in order."""
+    """Reads the messages of one body, collects their images in order and counts their characters."""
 
     def __init__(self, model: str, images_per_job: int) -> None:
         self.images: list[ImageReference] = []
         self.image_params: list[str] = []
         self.details: set[str] = set()
+        self.chars = 0
         self._model = model
         self._images_per_job = images_per_job
 
@@ -105,7 +110,7 @@ class _Reading:
         if content is None:
             raise missing(param)
         if isinstance(content, str):
-            return [_text(param, content)]
+            return [self._text(param, content)]
         if not isinstance(content, list) or not content:
             raise wrong(
                 param, f"content must be a text or a list of at least one part, not {shown(content)}."
@@ -117,7 +122,7 @@ class _Reading:
         if kind == "text":
             if "text" not in part:
                 raise missing(f"{param}.text")
-            return _text(f"{param}.text", part["text"])
+            return self._text(f"{param}.text", part["text"])
         if kind != "image_url":
             asked = shown(kind if isinstance(part, dict) else part)
             raise wrong(
@@ -126,6 +131,16 @@ class _Reading:
         if role != "user":
             raise wrong(param, f"Only messages of the user may hold images, not those of role {role!r}.")
         return self._image(f"{param}.image_url", part.get("image_url"))
+
+    def _text(self, param: str, text: Json) -> dict[str, Json]:
+        if not isinstance(text, str):
+            raise wrong(param, f"The text must be a string, not {shown(text)}.")
+        if not is_unicode(text):
+            raise wrong(
+                param, "The text holds a lone surrogate (half of a Unicode pair), which UTF-8 cannot encode."
+            )
+        self.chars += len(text)
+        return {"text": text}
 
     def _image(self, param: str, image: Json) -> dict[str, Json]:
         if image is None:
@@ -170,14 +185,14 @@ def _foreign_scheme(url: str) -> str | None:
     return None if scheme in ("http", "https", "data", "s3") else scheme
 
 
-def _text(param: str, text: Json) -> dict[str, Json]:
-    if not isinstance(text, str):
-        raise wrong(param, f"The text must be a string, not {shown(text)}.")
-    if not is_unicode(text):
+def _check_length(chars: int, limit: int) -> None:
+    """Here, as counting tokens takes a worker a second per megabyte."""
+    if chars > limit:
         raise wrong(
-            param, "The text holds a lone surrogate (half of a Unicode pair), which UTF-8 cannot encode."
+            "messages",
+            f"The text of all messages has {chars} characters; the limit is {limit}. "
+            "Shorten it, or split it over several requests.",
         )
-    return {"text": text}
 
 
 def _model(body: Mapping[str, Json], rules: ChatRules) -> str:

@@ -40,6 +40,8 @@ class Settings(BaseSettings):
     step_rows: int = Field(default=16, ge=1)
     max_wait_ms: int = Field(default=10, ge=0)
     max_new_tokens: int = Field(default=1024, ge=1)
+    # About what fits Qwen3-VL's largest context of 262,144 tokens.
+    prompt_max_chars: int = Field(default=1_000_000, ge=1)
     feature_cache_bytes: int = Field(default=256 * MIB, ge=0)  # memory tier, per worker
     feature_cache_ttl_s: int = Field(default=86_400, ge=1)  # Redis tier
     worker_threads: int = Field(default=4, ge=1)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 from app.errors import FatalWork, InvalidWork
-from tests.checkpoints import SPECIAL, build_tokenizer, model_config
+from tests.checkpoints import CONTEXT, SPECIAL, build_tokenizer, model_config
 from tests.requests import picture
 from workers.engine.base import ImagePart, Request, Sampling, TextPart, Turn
 from workers.engine.preprocess import Grid
 from workers.engine.prompt import Prompt, PromptBuilder, placed_images
 
 TOKENIZER = build_tokenizer()
-BUILDER = PromptBuilder(TOKENIZER)
+BUILDER = PromptBuilder(TOKENIZER, context=CONTEXT)
 IMAGE = TOKENIZER.get_vocab()["<|image_pad|>"]
 SIDES = st.sampled_from([2, 4, 10])
 CONFIG: Any = model_config(TOKENIZER)
@@ -82,6 +82,18 @@ def test_positions_are_the_library_s(parts: list[str | Grid]) -> None:
     assert found.next_position == len(found) + int(delta)
 
 
+def test_a_text_that_no_tokens_could_hold_is_refused_before_it_is_tokenised() -> None:
+    most = CONTEXT * max(map(len, SPECIAL))
+    with pytest.raises(InvalidWork, match=rf"context_length_exceeded: .* bytes .* {CONTEXT} tokens"):
+        prompt("x" * most)
+    assert len(prompt("x" * (most - 100))) > CONTEXT
+
+
+def test_a_text_is_measured_as_the_tokenizer_normalises_it() -> None:
+    syllables = "\u1112\u1161\u11ab" * 16_000  # 9 bytes each, 3 when composed
+    assert len(prompt(syllables)) > 3 * 16_000
+
+
 def test_a_place_without_an_image_is_refused() -> None:
     turn = Turn("user", (ImagePart(0), ImagePart(1)))
     request = Request("r", "tenant", (turn,), (picture(1),), Sampling(1))
@@ -98,11 +110,11 @@ def test_a_template_that_leaves_images_out_is_not_used() -> None:
     tokenizer = build_tokenizer()
     tokenizer.chat_template = "{{ messages[0].role }}"
     with pytest.raises(FatalWork, match="does not place every image"):
-        PromptBuilder(tokenizer).build([Turn("user", (ImagePart(0),))], [Grid(2, 2)])
+        PromptBuilder(tokenizer, context=CONTEXT).build([Turn("user", (ImagePart(0),))], [Grid(2, 2)])
 
 
 def test_a_refusal_by_the_template_is_the_job_s_own_fault() -> None:
     tokenizer = build_tokenizer()
     tokenizer.chat_template = "{{ raise_exception('no system prompts') }}"
     with pytest.raises(InvalidWork, match="no system prompts"):
-        PromptBuilder(tokenizer).build([Turn("system", (TextPart("a"),))], [])
+        PromptBuilder(tokenizer, context=CONTEXT).build([Turn("system", (TextPart("a"),))], [])

@@ -11,7 +11,7 @@ from app.references import RefKind
 
 RULES = LineRules(
     endpoint="/v1/chat/completions",
-    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, max_new_tokens=64),
+    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, prompt_max_chars=100, max_new_tokens=64),
 )
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -75,6 +75,20 @@ def test_an_image_stands_where_the_client_put_it() -> None:
 )
 def test_an_image_may_be_a_url_a_key_or_a_file(url: str, kind: RefKind) -> None:
     assert parsed(asking(image(url))).request.images[0].kind is kind
+
+
+@pytest.mark.parametrize("text", ["x" * 50, "照" * 50])
+def test_the_text_of_all_messages_may_be_as_long_as_the_limit(text: str) -> None:
+    messages = [{"role": "system", "content": text}, {"role": "user", "content": text}]
+    assert parsed(line(body=body(messages=messages)))
+
+
+def test_a_longer_text_is_refused_with_both_numbers() -> None:
+    parts = [{"type": "text", "text": "x" * 50}, {"type": "text", "text": "y"}]
+    messages = [{"role": "system", "content": "x" * 50}, {"role": "user", "content": parts}]
+    found = refused(line(body=body(messages=messages)))
+    assert (found.error.code, found.error.param) == ("invalid_request", "body.messages")
+    assert "has 101 characters; the limit is 100." in found.error.message
 
 
 def test_a_developer_speaks_as_the_system() -> None:

@@ -13,7 +13,7 @@ from app.lines import BadLine, LineRules, ParsedLine, parse_line, split_lines
 
 RULES = LineRules(
     endpoint="/v1/chat/completions",
-    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, max_new_tokens=64),
+    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, prompt_max_chars=100, max_new_tokens=64),
 )
 FIELDS = {"custom_id": "r1", "method": "POST", "url": "/v1/chat/completions"}
 

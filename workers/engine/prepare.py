@@ -58,7 +58,7 @@ class Preparer:
         self._checkpoint = checkpoint
         self._cache = cache
         self._normaliser = normaliser
-        self._prompts = PromptBuilder(checkpoint.tokenizer)
+        self._prompts = PromptBuilder(checkpoint.tokenizer, context=checkpoint.context)
         self._live: weakref.WeakValueDictionary[FeatureKey, Encoding] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 

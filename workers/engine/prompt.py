@@ -40,7 +40,8 @@ class PromptBuilder:
     library's `sanitize_control_tokens` does the same, but switches a flag of the shared tokenizer meanwhile.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, context: int) -> None:
+        self._context = context
         self._render = tokenizer
         self._special = {
             token.content: number for number, token in tokenizer.added_tokens_decoder.items() if token.special
@@ -52,11 +53,13 @@ class PromptBuilder:
         self._pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
         self.tokenizer = _backend(tokenizer)
         self.tokenizer.encode_special_tokens = True
+        self._most_bytes = context * _longest_token(self.tokenizer)
 
     def build(self, turns: Sequence[Turn], grids: Sequence[Grid]) -> Prompt:
-        """The prompt of these turns; `grids` has one entry per image part, in order."""
+        """The prompt of these turns; `grids` has one entry per image part, in order. Raises InvalidWork."""
         mark = _unused_character(turns)
         rendered = self._apply_template([self._message(turn, mark) for turn in turns])
+        self._check_fits(rendered.replace(mark, ""))
         runs: list[list[int] | Grid] = []
         remaining = iter(grids)
         for piece in self._pattern.split(rendered):
@@ -70,6 +73,17 @@ class PromptBuilder:
         if next(remaining, None) is not None:
             raise FatalWork("model_unsupported", TEMPLATE_MISMATCH)
         return _assemble(runs, self._image_id)
+
+    def _check_fits(self, text: str) -> None:
+        """Refuse what cannot fit however well it is tokenised, which takes a second per megabyte."""
+        size = len(text.encode())
+        if size > self._most_bytes and self.tokenizer.normalizer is not None:  # which may make it shorter
+            size = len(self.tokenizer.normalizer.normalize_str(text).encode())
+        if size > self._most_bytes:
+            raise InvalidWork(
+                "context_length_exceeded",
+                f"the prompt's {size} bytes of text are more than the model's {self._context} tokens hold",
+            )
 
     def _message(self, turn: Turn, mark: str) -> dict[str, object]:
         return {"role": turn.role, "content": self._content(turn.parts, mark)}
@@ -118,6 +132,15 @@ def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     own.no_padding()
     own.no_truncation()
     return own
+
+
+def _longest_token(tokenizer: Tokenizer) -> int:
+    """In bytes of text: one per character of a byte-level token, while added ones are written out."""
+    added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    return max(
+        len(token.encode()) if token in added else len(token)
+        for token in tokenizer.get_vocab(with_added_tokens=True)
+    )
 
 
 def _unused_character(turns: Sequence[Turn]) -> str:

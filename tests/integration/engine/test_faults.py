@@ -11,7 +11,7 @@ import torch
 
 from app.errors import FatalWork, InvalidWork, TransientWork
 from bench.oracle import Oracle
-from tests.integration.engine.conftest import OpenEngine
+from tests.integration.engine.conftest import MIB, OpenEngine
 from tests.observing import Recorder
 from tests.requests import ask, picture
 from tests.waiting import eventually
@@ -181,6 +181,15 @@ def test_a_prompt_over_the_context_is_refused_with_both_numbers(
         open_engine().submit(ask("short", max_tokens=4090)).result(timeout=60)
     assert recorder.groups == []
     assert recorder.reads == []
+
+
+def test_a_text_that_no_context_could_hold_is_refused_by_its_size(
+    open_engine: OpenEngine, recorder: Recorder
+) -> None:
+    endless = ask(picture(1), "x" * 30 * MIB)
+    with pytest.raises(InvalidWork, match=r"context_length_exceeded: .*314573\d\d bytes.*4096"):
+        open_engine().submit(endless).result(timeout=60)
+    assert recorder.groups == []
 
 
 def test_what_no_engine_could_answer_is_the_job_s_own_fault(open_engine: OpenEngine) -> None:
