@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine, create_engine, make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
 
 Sessions = sessionmaker[Session]
 
 # A transaction that waits longer than this for a row lock has met a fault, not a queue.
 LOCK_TIMEOUT_MS = 10_000
+UNDEFINED_TABLE = "42P01"  # PostgreSQL's own code
 
 
 def make_engine(database_url: str, *, pool_size: int, application: str) -> Engine:
@@ -37,6 +38,14 @@ def make_engine(database_url: str, *, pool_size: int, application: str) -> Engin
     )
 
 
+def is_database_url(text: str) -> bool:
+    """Whether it is the URL of a PostgreSQL database, reachable or not."""
+    try:
+        return make_url(text).get_backend_name() in ("postgresql", "postgres")
+    except (ArgumentError, ValueError):
+        return False
+
+
 def make_sessions(engine: Engine) -> Sessions:
     return sessionmaker(engine, expire_on_commit=False)
 
@@ -53,3 +62,8 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, OperationalError) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     )
+
+
+def lacks_tables(error: BaseException) -> bool:
+    """Whether a database error means that the schema is not there yet."""
+    return isinstance(error, ProgrammingError) and getattr(error.orig, "pgcode", None) == UNDEFINED_TABLE

@@ -1,15 +1,35 @@
 """The `vqueue` command: mounts the groups of subcommands, one file each."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from app.cli import database, keys, local, processes
 
 app = typer.Typer(
     name="vqueue",
-    help="Answers questions about images in bulk.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # locals hold passwords
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"vqueue {version('vqueue')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """Answers questions about images in bulk."""
+
+
 app.command("up")(local.up)
 app.command("migrate")(database.migrate)
 app.add_typer(keys.keys)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import typer
 
+from app.cli.settings import checked_settings
+
 # Named, not imported: the API's image lacks torch, and `app` never imports `workers`.
 MODULES = {
     "api": ("app.main", "Serve the HTTP API."),
@@ -21,6 +23,7 @@ def mount(app: typer.Typer) -> None:
 
 def _runner(module: str) -> Callable[[], None]:
     def run() -> None:
+        checked_settings()
         importlib.import_module(module).main()
 
     return run

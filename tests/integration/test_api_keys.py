@@ -16,7 +16,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, database_url: str) -> None:
 
 
 def vqueue(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["keys", *arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["keys", *arguments], env={"COLUMNS": "40"})
 
 
 def create(*more: str) -> str:
@@ -49,12 +49,28 @@ def test_the_list_shows_keys_without_their_secrets(db: Sessions, environment: No
     assert secret not in listed
 
 
+def test_in_a_pipe_the_list_has_a_line_per_key_with_tabs(db: Sessions, environment: None) -> None:
+    key_id = Keys(sessions=db).recognise(create()).key_id
+    (line,) = vqueue("list").stdout.splitlines()
+    assert line.split("\t")[:3] == [key_id, "Ada", "nightly"]
+    assert len(line.split("\t")) == 7
+
+
+def test_a_name_cannot_pass_for_a_column(db: Sessions, environment: None) -> None:
+    Keys(sessions=db).create(tenant="Ada\tLovelace", name="\x1b[2J")
+    (line,) = vqueue("list").stdout.splitlines()
+    assert line.split("\t")[1:3] == ["Ada?Lovelace", "?[2J"]
+
+
 def test_a_revoked_key_is_closed(db: Sessions, environment: None) -> None:
     secret = create()
     key_id = Keys(sessions=db).recognise(secret).key_id
-    assert vqueue("revoke", key_id).exit_code == 0
+    assert vqueue("revoke", key_id).stdout == f"{key_id} is revoked.\n"
     with pytest.raises(Unauthorized):
         Keys(sessions=db).recognise(secret)
+    again = vqueue("revoke", key_id)
+    assert again.exit_code == 0
+    assert again.stdout.startswith(f"{key_id} was revoked already, 20")
     assert vqueue("revoke", "key_none").exit_code == 1
 
 

@@ -1,4 +1,4 @@
-"""`vqueue migrate` from the command line."""
+"""`vqueue migrate` and `vqueue keys` from the command line, with databases that are no use yet."""
 
 import os
 import subprocess
@@ -21,11 +21,15 @@ def empty_database(database_url: str) -> Iterator[str]:
     databases.drop(url)
 
 
+def run(database_url: str, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"VQUEUE_DATABASE_URL": database_url}
+    whole = [sys.executable, "-m", "app.cli.main", *command]
+    return subprocess.run(whole, env=environment, capture_output=True, text=True, check=False)
+
+
 def migrate(database_url: str) -> str:
     """What the command says."""
-    environment = os.environ | {"VQUEUE_DATABASE_URL": database_url}
-    command = [sys.executable, "-m", "app.cli.main", "migrate"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return run(database_url, "migrate").stdout
 
 
 def test_an_empty_database_gets_the_newest_schema_and_a_second_time_changes_nothing(
@@ -35,12 +39,21 @@ def test_an_empty_database_gets_the_newest_schema_and_a_second_time_changes_noth
     assert migrate(empty_database) == f"schema at {newest_revision()}\n"
 
 
-def test_a_database_that_is_away_fails_without_showing_its_password(database_url: str) -> None:
+@pytest.mark.parametrize("command", [("migrate",), ("keys", "list"), ("keys", "revoke", "key_x")])
+def test_a_database_that_is_away_fails_without_showing_its_password(
+    command: tuple[str, ...], database_url: str
+) -> None:
     away = make_url(database_url).set(port=1, password="hidden-word")
-    environment = os.environ | {"VQUEUE_DATABASE_URL": away.render_as_string(hide_password=False)}
-    command = [sys.executable, "-m", "app.cli.main", "migrate"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = run(away.render_as_string(hide_password=False), *command)
     assert done.returncode == 1
     assert done.stderr.startswith("The database does not answer: ")
     assert "Connection refused" in done.stderr
+    assert done.stderr.endswith("or set VQUEUE_DATABASE_URL or --data.\n")
+    assert len(done.stderr.splitlines()) == 3
     assert "hidden-word" not in done.stdout + done.stderr
+
+
+def test_keys_of_a_database_without_tables_are_told_of_migrate(empty_database: str) -> None:
+    done = run(empty_database, "keys", "list")
+    assert done.returncode == 1
+    assert done.stderr == "The database has no tables yet: run `vqueue migrate`.\n"
