@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from app.auth import Keys
+from app.cli.settings import checked_settings
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.errors import Unauthorized
-from app.local.folder import DataFolder, FolderBusy, is_free, write_private
+from app.local.folder import DEFAULT_DATA, DataFolder, FolderBusy, is_free, write_private
 from app.local.probes import http_status
 from app.local.process import Program
 from app.local.servers import Broker, LocalServers
@@ -24,6 +25,7 @@ from app.migrate import migrate
 from app.objects import make_objects
 
 FIRST_TENANT = "default"
+DEMO_MODEL = Path(__file__).resolve().parents[2] / "models" / "demo"
 SPARE_S = 10.0  # over a process's own drain, before it is killed
 
 
@@ -38,8 +40,10 @@ class Plan:
 
 
 def up(
-    data: Annotated[Path, typer.Option(help="The folder that keeps everything.")] = Path(".vqueue"),
-    port: Annotated[int, typer.Option(help="The API's port on 127.0.0.1.")] = 8000,
+    data: Annotated[Path, typer.Option(help="The folder that keeps everything.")] = DEFAULT_DATA,
+    port: Annotated[
+        int, typer.Option(envvar="VQUEUE_PORT", min=1, max=65_535, help="The API's port on 127.0.0.1.")
+    ] = 8000,
     workers: Annotated[int, typer.Option(min=0, help="How many workers.")] = 1,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="The same as --workers 0.")] = False,
     broker: Annotated[Broker, typer.Option(help="What carries the messages.")] = Broker.REDIS,
@@ -49,7 +53,10 @@ def up(
     Servers that VQUEUE_DATABASE_URL, VQUEUE_BROKER_URL, VQUEUE_REDIS_URL or VQUEUE_S3_* name are used instead
     of local ones.
     """
+    checked_settings()
     try:
+        if not data.exists():
+            _need(port)  # before anything is made; a folder in use is the better message where there is one
         with DataFolder(data) as folder:
             run(Plan(folder.path, port, 0 if no_worker else workers, broker), folder)
     except Interrupted:
@@ -61,8 +68,7 @@ def up(
 
 def run(plan: Plan, folder: DataFolder) -> None:
     """Start everything, watch over it until SIGINT or SIGTERM, stop everything."""
-    if not is_free(plan.port):
-        raise StartFailed(f"port {plan.port} is taken; choose another with --port")
+    _need(plan.port)
     stopping, hurry = Event(), Event()
     _listen_to_signals(stopping, hurry)
     supervisor = Supervisor(
@@ -84,6 +90,11 @@ def run(plan: Plan, folder: DataFolder) -> None:
         _say("stopping (a second Ctrl-C kills what is left)")
         supervisor.stop()
         _say("stopped")
+
+
+def _need(port: int) -> None:
+    if not is_free(port):
+        raise StartFailed(f"port {port} is taken; choose another with --port")
 
 
 def prepare_stores(settings: Settings) -> None:
@@ -120,6 +131,8 @@ def processes(plan: Plan, settings: Settings) -> list[list[Program]]:
     api = f"http://127.0.0.1:{plan.port}/healthz"
     environment = os.environ | {"VQUEUE_HOST": "127.0.0.1", "VQUEUE_PORT": str(plan.port)}
     environment.setdefault("VQUEUE_DATA_DIR", str(plan.data))
+    if "model" not in settings.model_fields_set and DEMO_MODEL.is_dir():
+        environment["VQUEUE_MODEL"] = str(DEMO_MODEL)  # whatever folder we are in
     drain_s = settings.drain_s + SPARE_S
 
     def program(name: str, command: str) -> Program:
@@ -128,7 +141,7 @@ def processes(plan: Plan, settings: Settings) -> list[list[Program]]:
         )
 
     stages = [
-        [program(name, "worker") for name in names],
+        [replace(program(name, "worker"), final_code=os.EX_CONFIG) for name in names],
         [program("fetcher", "fetcher")],
         [program("dispatcher", "dispatcher")],
         [replace(program("api", "api"), is_ready=lambda: http_status(api) == 200)],
@@ -147,7 +160,7 @@ def _listen_to_signals(stopping: Event, hurry: Event) -> None:
 
 
 def _summary(plan: Plan, new_key: str | None) -> str:
-    key = f"{new_key} (shown once; kept in {plan.data}/api-key)" if new_key else f"in {plan.data}/api-key"
+    key = f"{new_key} (also in {plan.data}/api-key)" if new_key else f"in {plan.data}/api-key"
     return (
         "vqueue is up\n"
         f"  API      http://127.0.0.1:{plan.port}/v1\n"
