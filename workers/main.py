@@ -28,6 +28,7 @@ def open_transformers(settings: Settings) -> Engine:
         torch_threads=settings.torch_threads,
         max_pixels=settings.max_pixels,
         step_rows=settings.step_rows,
+        prepare_threads=settings.worker_threads,
         max_wait_s=settings.max_wait_ms / 1000,
         feature_cache_bytes=settings.feature_cache_bytes,
         feature_cache_ttl_s=settings.feature_cache_ttl_s,
