@@ -123,10 +123,10 @@ def test_a_program_that_ran_for_long_is_started_again_with_the_first_pause(stage
 
 
 def test_the_error_of_a_program_that_died_is_shown_and_none_of_an_earlier_run(stage: Stage) -> None:
-    (stage.folder / "broken.log").write_text("Error: long ago\n")
     stage.supervisor.start(Program("broken", ("sh", "-c", "echo ValueError: no; echo bye; exit 3")))
     eventually(lambda: stage.supervisor.step() or stage.said)
     assert stage.said.pop().endswith(f"\n  {stage.folder}/broken.log: ValueError: no")
+    (stage.folder / "brief.log").write_text("Error: long ago\n")
     stage.supervisor.start(Program("brief", ("sleep", "0")))
     eventually(lambda: stage.supervisor.step() or stage.said)
     assert stage.said.pop().endswith("/brief.log: no error in it")
