@@ -15,7 +15,7 @@ TAIL_BYTES = 2_000
 ERROR_BYTES = 20_000  # how much of a log is searched for its last error
 ERROR_CHARACTERS = 400  # how much of that is shown
 POLL_S = 0.05
-ERROR_WORD = re.compile(r"error|exception|fatal|panic", re.IGNORECASE)
+ERROR_WORD = re.compile(r"(Error|Exception)\b|\b(?i:error|fatal|panic)\b")
 
 
 def _ready_at_once() -> bool:

@@ -137,6 +137,8 @@ def test_aligned_rows_are_never_cut() -> None:
         ('{"event": "ready", "level": "info"}\nhello', ""),
         ('{"event": "refused", "code": "c", "reason": "r", "level": "critical"}\nbye', "refused: c: r"),
         ('{"event": "failed", "exception": "Trace\\nKeyError: 1", "level": "error"}', "failed: KeyError: 1"),
+        ("SecurityWarning: as root\n  _warn_or_raise_security_error(uid)", ""),
+        ("2026 FATAL:  no pg_hba entry\nbye", "2026 FATAL:  no pg_hba entry"),
         ("Traceback\n  raise\nValueError: no\n", "ValueError: no"),
     ],
 )
