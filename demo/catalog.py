@@ -16,6 +16,9 @@ from demo.questions import question_for, right_answer
 
 PICTURES = 200
 BROKEN = ("missing", "cut off", "a web page")
+# The same table with the pictures at a made-up host, for a look without running anything.
+SAMPLE = Path(__file__).resolve().parents[1] / "docs" / "examples" / "catalog.csv"
+SAMPLE_URL = "https://shop.example"
 FIRST_SEED = FIRST_HELD_OUT_SEED + 500_000  # beyond the pictures that the evaluation uses
 
 
