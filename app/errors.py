@@ -30,11 +30,6 @@ class Unauthorized(RequestError):
     status = 401
 
 
-class Forbidden(RequestError):
-    status = 403
-    type = "permission_error"
-
-
 class NotFound(RequestError):
     status = 404
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from app.config import Settings
 from app.errors import ImageError
 from app.imaging.avif import read_avif
 from app.imaging.bmp import read_bmp
@@ -58,6 +59,11 @@ class Limits:
     def __post_init__(self) -> None:
         if self.max_pixels > MAX_PIXELS_CEILING:
             raise ValueError(f"max_pixels can be at most {MAX_PIXELS_CEILING}")
+
+
+def image_limits(settings: Settings) -> Limits:
+    """The limits that the settings name."""
+    return Limits(max_bytes=settings.image_max_bytes, max_pixels=settings.image_max_pixels)
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,6 @@ class Loop:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive()
-
     def _run(self) -> None:
         pause = FAULT_PAUSE_S
         while not self._stopping.is_set():

@@ -10,7 +10,7 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import InvalidWork
 from app.ids import image_key
-from app.images import Limits, content_hash, inspect
+from app.images import content_hash, image_limits, inspect
 from app.objects import ObjectStore
 from app.references import ImageReference, RefKind, ref_hash
 from app.store.images import ImageWish, StoredImage, WantedImage, find_kept, keep_image, want_images
@@ -34,7 +34,7 @@ class Placer:
     def __init__(self, *, sessions: Sessions, objects: ObjectStore, settings: Settings) -> None:
         self._sessions = sessions
         self._objects = objects
-        self._limits = Limits(max_bytes=settings.image_max_bytes, max_pixels=settings.image_max_pixels)
+        self._limits = image_limits(settings)
         self._threads = ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="put-image")
 
     def keep(self, tenant_id: str, references: Iterable[ImageReference]) -> KeptImages:

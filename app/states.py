@@ -1,4 +1,4 @@
-"""Job, image and batch states, which may follow which, and what follows an error. Pure."""
+"""Job and batch states, which may follow which, and what follows an error. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,13 +18,6 @@ class JobState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
-
-
-class ImageState(StrEnum):
-    PENDING = "pending"
-    FETCHING = "fetching"
-    STORED = "stored"
-    FAILED = "failed"
 
 
 class BatchStatus(StrEnum):

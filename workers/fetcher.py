@@ -14,7 +14,7 @@ from app.config import Settings, read_settings
 from app.db import Sessions, make_engine, make_sessions, transaction
 from app.download import make_downloader
 from app.errors import FatalWork, WorkError
-from app.images import Limits
+from app.images import image_limits
 from app.loops import Loop
 from app.objects import make_objects
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
@@ -149,7 +149,7 @@ def serve(settings: Settings) -> None:
         sessions=sessions,
         objects=make_objects(settings, connections=settings.fetch_threads),
         download=make_downloader(settings).fetch,
-        limits=Limits(settings.image_max_bytes, settings.image_max_pixels),
+        limits=image_limits(settings),
         buckets=settings.s3_source_buckets,
     )
     fetcher = Fetcher(sessions=sessions, read=sources.read, keep=sources.keep, settings=settings)

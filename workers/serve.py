@@ -13,7 +13,7 @@ from celery import Celery, signals
 from app import telemetry
 from app.config import Settings
 from app.db import Sessions, make_engine, make_sessions, transaction
-from app.images import Limits
+from app.images import image_limits
 from app.loops import Loop
 from app.objects import make_objects
 from app.queue import make_celery
@@ -54,7 +54,7 @@ def serve(settings: Settings, open_model: OpenEngine) -> int:
             sessions=sessions,
             engine=engine,
             leases=leases,
-            read_image=PictureReader(objects=objects, limits=_limits(settings)),
+            read_image=PictureReader(objects=objects, limits=image_limits(settings)),
             readers=readers,
             settings=settings,
             worker=worker,
@@ -114,7 +114,3 @@ def _leave(sessions: Sessions, worker: str) -> None:
     except Exception:  # the row is only news; the dispatcher forgets silent workers
         log.warning("worker_left_unsaid")
     log.info("worker_stopped")
-
-
-def _limits(settings: Settings) -> Limits:
-    return Limits(settings.image_max_bytes, settings.image_max_pixels)

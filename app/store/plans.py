@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -214,8 +213,3 @@ def count_batches(session: Session) -> dict[str, int]:
         )
     ).all()
     return {row.status: row.n for row in rows}
-
-
-def database_time(session: Session) -> datetime:
-    """The one clock that leases and deadlines are measured by."""
-    return session.execute(text("SELECT now()")).scalar_one()
