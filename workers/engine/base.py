@@ -20,13 +20,14 @@ class Image:
 
     `load` makes its normalised pixels: upright sRGB (height, width, 3). It may raise WorkError, and is called
     off the engine's thread and only where the picture's features are not cached, so that a chunk's pictures
-    are never all in memory.
+    are never all in memory. `expected_uses` is how many requests are known to want it, this one among them.
     """
 
     content_hash: str
     width: int
     height: int
     load: Callable[[], Pixels] = field(repr=False, compare=False)
+    expected_uses: int = 1
 
     @classmethod
     def of(cls, content_hash: str, pixels: Pixels) -> "Image":
@@ -58,7 +59,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen: temperature 0 is greedy, top_k 0 means all, no seed means a fresh one."""
+    """How tokens are chosen: temperature 0 is greedy, top_k 0 means all, no seed means a fresh one.
+
+    `repetition_penalty` above 1 makes tokens of prompt and answer less likely; `logprobs` asks for each
+    token's log probability and so many alternatives.
+    """
 
     max_tokens: int
     temperature: float = 0.0
@@ -66,13 +71,40 @@ class Sampling:
     top_k: int = 0
     seed: int | None = None
     stop: tuple[str, ...] = ()
+    repetition_penalty: float = 1.0
+    logprobs: int | None = None
+
+
+@dataclass(frozen=True)
+class JsonObject:
+    """The answer is one JSON object, of any shape."""
+
+
+@dataclass(frozen=True)
+class JsonSchema:
+    """The answer is JSON that this schema, a JSON text, describes."""
+
+    schema: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer is one of these texts."""
+
+    options: tuple[str, ...]
+
+
+Constraint = JsonObject | JsonSchema | Choice
 
 
 @dataclass(frozen=True)
 class Request:
     """A job as the engine sees it.
 
-    `deadline` is a `time.monotonic()` time; `max_pixels` lowers the engine's own budget per image.
+    `deadline` is a `time.monotonic()` time; `max_pixels` lowers the engine's own budget per image. `scope`
+    names the cache that its features and prefixes are kept in, and is the tenant's own unless the tenant
+    shares. `on_text` is given the answer's text piece by piece as tokens come, on the engine's thread: it
+    must be quick and must not raise.
     """
 
     id: str
@@ -82,6 +114,13 @@ class Request:
     sampling: Sampling
     max_pixels: int | None = None
     deadline: float | None = None
+    constraint: Constraint | None = None
+    scope: str | None = None
+    on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def cache_scope(self) -> str:
+        return self.scope if self.scope is not None else self.tenant
 
 
 @dataclass(frozen=True)
@@ -94,10 +133,29 @@ class Usage:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """A token of the answer, its log probability, and the likeliest tokens in its place with theirs."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...] = ()
+
+
+class Note(StrEnum):
+    """What a reader of an answer should know of it; the values are a client's words."""
+
+    EMPTY = "empty"  # the model ended at once
+    REPETITION = "repetition"  # cut at max_tokens while it repeated itself
+    NEAR_DUPLICATE = "near_duplicate"  # features of an image that looks the same were used
+
+
+@dataclass(frozen=True)
 class Answer:
     text: str
     finish_reason: FinishReason
     usage: Usage
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    notes: tuple[Note, ...] = ()
 
 
 class Engine(Protocol):
