@@ -21,19 +21,26 @@ _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ChatRules:
-    """What a body may ask for: model names that are served, images and characters of text per request,
-    tokens per answer."""
+class ModelRules:
+    """What may be asked of a model: characters of text per request, tokens per answer. `name` is its own."""
 
-    models: frozenset[str]
-    images_per_job: int
+    name: str
     prompt_max_chars: int
     max_new_tokens: int
 
 
 @dataclass(frozen=True)
+class ChatRules:
+    """What a body may ask for: models, by every name that they have, and images per request."""
+
+    models: Mapping[str, ModelRules]
+    images_per_job: int
+
+
+@dataclass(frozen=True)
 class ChatRequest:
-    """A checked body. `prompt` and `params` are as stored; `image_params` says where each image stood."""
+    """A checked body. `model` is the model's own name, whichever the body had; `prompt` and `params` are as
+    stored; `image_params` says where each image stood."""
 
     model: str
     prompt: Mapping[str, Json]
@@ -51,12 +58,8 @@ class UnusableImage(RequestError):
 
 
 def chat_rules(settings: Settings) -> ChatRules:
-    return ChatRules(
-        models=frozenset({settings.served_model}),
-        images_per_job=settings.images_per_job,
-        prompt_max_chars=settings.prompt_max_chars,
-        max_new_tokens=settings.max_new_tokens,
-    )
+    models = {name: _model_rules(settings.for_model(model)) for name, model in settings.model_names.items()}
+    return ChatRules(models=models, images_per_job=settings.images_per_job)
 
 
 def parse_chat_body(body: Json, rules: ChatRules) -> ChatRequest:
@@ -68,18 +71,20 @@ def parse_chat_body(body: Json, rules: ChatRules) -> ChatRequest:
     if not isinstance(body, dict):
         raise wrong("", f"The body must be a JSON object, not {shown(body)}.")
     model = _model(body, rules)
-    params = read_params(body, max_new_tokens=rules.max_new_tokens)
+    params = read_params(body, max_new_tokens=model.max_new_tokens)
     messages = body.get("messages")
     if messages is None:
         raise missing("messages")
     if not isinstance(messages, list) or not messages:
         raise wrong("messages", "messages must be a list with at least one message.")
-    reading = _Reading(model, rules.images_per_job)
+    reading = _Reading(model.name, rules.images_per_job)
     turns = [reading.turn(f"messages[{at}]", message) for at, message in enumerate(messages)]
-    _check_length(reading.chars, rules.prompt_max_chars)
+    _check_length(reading.chars, model.prompt_max_chars)
     if reading.images and reading.details == {"low"}:
         params["max_pixels"] = LOW_DETAIL_PIXELS
-    return ChatRequest(model, {"turns": turns}, params, tuple(reading.images), tuple(reading.image_params))
+    return ChatRequest(
+        model.name, {"turns": turns}, params, tuple(reading.images), tuple(reading.image_params)
+    )
 
 
 class _Reading:
@@ -195,13 +200,17 @@ def _check_length(chars: int, limit: int) -> None:
         )
 
 
-def _model(body: Mapping[str, Json], rules: ChatRules) -> str:
+def _model_rules(settings: Settings) -> ModelRules:
+    return ModelRules(settings.served_model, settings.prompt_max_chars, settings.max_new_tokens)
+
+
+def _model(body: Mapping[str, Json], rules: ChatRules) -> ModelRules:
     model = body.get("model")
     if model is None:
         raise missing("model")
     if not isinstance(model, str):
         raise wrong("model", f"model must be a string, not {shown(model)}.")
     if model not in rules.models:
-        served = ", ".join(sorted(rules.models))
+        served = ", ".join(rules.models)
         raise wrong("model", f"The model {shown(model)} is not served here; use {served}.", "model_not_found")
-    return model
+    return rules.models[model]

@@ -1,13 +1,27 @@
 """Settings of every vqueue process: typed, frozen, read once from `VQUEUE_*` or secret files."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, create_model, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.model_list import ModelEntry, check_aliases, read_aliases, read_models
+
 MIB = 2**20
+# The settings that each model of `models` may have for itself.
+PER_MODEL = (
+    "device",
+    "dtype",
+    "max_pixels",
+    "step_rows",
+    "max_wait_ms",
+    "max_new_tokens",
+    "prompt_max_chars",
+    "feature_cache_bytes",
+)
 
 
 class Settings(BaseSettings):
@@ -33,6 +47,10 @@ class Settings(BaseSettings):
     # The model. `model` is a folder or a hub id; clients call it `model_name`.
     model: str = "models/demo"
     model_name: str | None = None
+    # Several models instead: `name=source option=value ...` each, options being those of PER_MODEL.
+    models: Annotated[tuple[ModelEntry, ...], NoDecode] = ()
+    model_aliases: Annotated[Mapping[str, str], NoDecode] = Field(default_factory=dict)
+    worker_models: Annotated[tuple[str, ...], NoDecode] = ()  # what a worker loads; all where it is empty
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
@@ -87,7 +105,32 @@ class Settings(BaseSettings):
     log_format: Literal["json", "console"] = "json"
     log_level: str = "INFO"
 
-    @field_validator("s3_source_buckets", "fetch_allow_hosts", "fetch_ports", mode="before")
+    @field_validator("models", mode="before")
+    @classmethod
+    def _read_models(cls, value: object) -> object:
+        return read_models(value, read_option) if isinstance(value, str) else value
+
+    @field_validator("model_aliases", mode="before")
+    @classmethod
+    def _read_aliases(cls, value: object) -> object:
+        return read_aliases(value) if isinstance(value, str) else value
+
+    @field_validator("model_aliases")
+    @classmethod
+    def _check_aliases(cls, value: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
+        if served := _served(info):
+            check_aliases(value, served)
+        return value
+
+    @field_validator("worker_models")
+    @classmethod
+    def _check_worker_models(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        served = _served(info)
+        if unknown := [name for name in value if served and name not in served]:
+            raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
+        return value
+
+    @field_validator("s3_source_buckets", "fetch_allow_hosts", "fetch_ports", "worker_models", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):
@@ -96,8 +139,60 @@ class Settings(BaseSettings):
 
     @property
     def served_model(self) -> str:
-        """The name by which clients ask for the model: `model_name`, else the last part of its path."""
-        return self.model_name or self.model.rstrip("/").rsplit("/", 1)[-1]
+        """The name by which clients ask for the model, the first where there are several."""
+        return self.served_models[0]
+
+    @property
+    def served_models(self) -> tuple[str, ...]:
+        """The models' own names: those of `models`, else `model_name`, else the last part of its path."""
+        return _names(self.models, self.model_name, self.model)
+
+    @property
+    def resident_models(self) -> tuple[str, ...]:
+        """The models that a worker with these settings loads."""
+        return self.worker_models or self.served_models
+
+    @property
+    def model_names(self) -> Mapping[str, str]:
+        """Every name that clients may use, aliases last, and the model behind it."""
+        return {name: name for name in self.served_models} | dict(self.model_aliases)
+
+    @property
+    def default_model(self) -> str:
+        """The model of a job that names none: the alias `default`, else the first."""
+        return self.model_aliases.get("default", self.served_model)
+
+    def for_model(self, name: str) -> Self:
+        """These settings as they hold for one of the models, as if it were the only one."""
+        entry = next((entry for entry in self.models if entry.name == name), None)
+        if entry is None:
+            return self
+        own = {"model": entry.source, "model_name": entry.name, "models": (), **entry.options}
+        return self.model_copy(update=own)
+
+
+def read_option(name: str, value: str) -> object:
+    """The value of a setting that a model has for itself; ValueError for what is wrong."""
+    if name not in PER_MODEL:
+        raise ValueError(f"{name!r} is no option of a model; there are {', '.join(PER_MODEL)}")
+    field = Settings.model_fields[name]
+    option = create_model("Option", **{name: (field.annotation, field)})  # pyright: ignore[reportCallIssue, reportArgumentType]
+    try:
+        return getattr(option.model_validate({name: value}), name)
+    except ValidationError as error:
+        raise ValueError(f"{name}={value}: {error.errors()[0]['msg']}") from error
+
+
+def _names(models: tuple[ModelEntry, ...], model_name: str | None, model: str) -> tuple[str, ...]:
+    return tuple(entry.name for entry in models) or (model_name or model.rstrip("/").rsplit("/", 1)[-1],)
+
+
+def _served(info: ValidationInfo) -> tuple[str, ...]:
+    """The models' names among the fields validated so far; none where one of those was wrong."""
+    given = info.data
+    if not {"models", "model_name", "model"} <= given.keys():
+        return ()
+    return _names(given["models"], given["model_name"], given["model"])
 
 
 def read_settings() -> Settings:

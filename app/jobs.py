@@ -45,7 +45,7 @@ class Jobs:
         self._placer = placer
         self._limits = limits
         self._rules = chat_rules(settings)
-        self._model = settings.served_model
+        self._model = settings.default_model
         self._reuse_s = settings.fetch_reuse_s
 
     def submit(self, tenant_id: str, wish: JobWish) -> JobView:

@@ -84,7 +84,7 @@ def wire(settings: Settings) -> Services:
         batches=Batches(sessions=sessions, limits=limits),
         placer=placer,
         jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
-        models=ServedModels(own=settings.served_model),
+        models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
             engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
         ),

@@ -206,10 +206,13 @@ class JobObject(BaseModel):
 
 
 class ModelObject(BaseModel):
+    """`root` (ours, as vLLM has it) is the model that answers: an alias differs from it."""
+
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "vqueue"
+    root: str
 
 
 class ModelList(BaseModel):

@@ -131,7 +131,7 @@ def processes(plan: Plan, settings: Settings) -> list[list[Program]]:
     api = f"http://127.0.0.1:{plan.port}/healthz"
     environment = os.environ | {"VQUEUE_HOST": "127.0.0.1", "VQUEUE_PORT": str(plan.port)}
     environment.setdefault("VQUEUE_DATA_DIR", str(plan.data))
-    if "model" not in settings.model_fields_set and DEMO_MODEL.is_dir():
+    if not settings.models and "model" not in settings.model_fields_set and DEMO_MODEL.is_dir():
         environment["VQUEUE_MODEL"] = str(DEMO_MODEL)  # whatever folder we are in
     drain_s = settings.drain_s + SPARE_S
 

@@ -120,6 +120,7 @@ def _sentence(field: str, message: str, value: object) -> str:
     found = Settings.model_fields.get(field)
     is_secret = found is None or "SecretStr" in str(found.annotation)
     shown = "" if is_secret else f" is {value!r}"
+    message = message.removeprefix("Value error, ")
     return f"VQUEUE_{field.upper()}{shown}: {message[:1].lower()}{message[1:]}"
 
 

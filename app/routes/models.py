@@ -13,13 +13,16 @@ from app.served import ServedModels
 def model_routes(*, models: ServedModels, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/models", tags=["models"])
 
+    def shown(name: str) -> ModelObject:
+        return ModelObject(id=name, created=models.since, root=models.behind(name))
+
     @router.get("")
     def list_models(_: Annotated[Tenant, Depends(caller)]) -> ModelList:
-        return ModelList(data=[ModelObject(id=name, created=models.since) for name in models.names()])
+        return ModelList(data=[shown(name) for name in models.names()])
 
     # A hub id such as Qwen/Qwen3-VL-2B-Instruct has a slash in it.
     @router.get("/{model:path}")
     def read(_: Annotated[Tenant, Depends(caller)], model: str) -> ModelObject:
-        return ModelObject(id=models.check(model), created=models.since)
+        return shown(model)
 
     return router

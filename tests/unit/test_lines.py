@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from app.chat import LOW_DETAIL_PIXELS, ChatRules
+from app.chat import LOW_DETAIL_PIXELS, ChatRules, ModelRules
 from app.lines import BadLine, LineRules, ParsedLine, RawLine, parse_line
 from app.references import RefKind
 
 RULES = LineRules(
     endpoint="/v1/chat/completions",
-    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, prompt_max_chars=100, max_new_tokens=64),
+    chat=ChatRules(models={"demo": ModelRules("demo", 100, 64)}, images_per_job=2),
 )
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import lines
-from app.chat import ChatRules
+from app.chat import ChatRules, ModelRules
 from app.lines import BadLine, LineRules, ParsedLine, parse_line, split_lines
 
 RULES = LineRules(
     endpoint="/v1/chat/completions",
-    chat=ChatRules(models=frozenset({"demo"}), images_per_job=2, prompt_max_chars=100, max_new_tokens=64),
+    chat=ChatRules(models={"demo": ModelRules("demo", 100, 64)}, images_per_job=2),
 )
 FIELDS = {"custom_id": "r1", "method": "POST", "url": "/v1/chat/completions"}
 
