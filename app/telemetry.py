@@ -23,7 +23,7 @@ HTTP_SECONDS = Histogram(
 STAGE_SECONDS = Histogram(
     "vqueue_stage_seconds",
     "Time of one stage of a job's way: queue (created to claimed), claim, read, engine, record, fetch, "
-    "ingest, dispatch, finalize; of the engine: engine_wait, encode, prefill, decode.",
+    "ingest, dispatch, finalize; of the engine: engine_wait, encode, step.",
     ["stage"],
     buckets=SECONDS,
 )
@@ -37,14 +37,35 @@ JOBS_ENDED = Counter("vqueue_jobs_ended", "Jobs that ended, with their error cod
 JOBS_RETURNED = Counter("vqueue_jobs_returned", "Jobs that went back to ready, by reason.", ["reason"])
 FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
 STEP_FILL = Histogram("vqueue_step_fill", "Rows of a step over the most it may have.", buckets=SHARE)
-PADDING_SHARE = Histogram("vqueue_padding_share", "Padding tokens over all prompt tokens.", buckets=SHARE)
-TOKENS = Counter("vqueue_tokens", "Tokens worked through.", ["kind"])
+STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every running row a token.")
+ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.")
+TOKENS = Counter(
+    "vqueue_tokens",
+    "Tokens by kind: prompt (computed), cached (of prompts, not computed again), completion, visual (encoded).",
+    ["kind"],
+)
 FEATURE_READS = Counter("vqueue_feature_reads", "Look-ups of an image's features.", ["tier"])
 FEATURE_BYTES = Counter("vqueue_feature_bytes", "Bytes of features read.", ["tier"])
 FEATURE_SECONDS = Counter("vqueue_feature_seconds", "Seconds spent reading features.", ["tier"])
 FEATURE_FAULTS = Counter("vqueue_feature_faults", "Features refused, or a tier that failed.", ["reason"])
+# A gauge, as it can fall: reading costs more than encoding where the network is slow.
+FEATURE_SECONDS_SAVED = Gauge(
+    "vqueue_feature_seconds_saved", "Encoding that the cache made unnecessary, less its reading, in seconds."
+)
+FEATURE_WAITS = Counter(
+    "vqueue_feature_waits",
+    "Images that another worker was encoding: found after a wait, or encoded.",
+    ["end"],
+)
+FEATURE_WAIT_SECONDS = Counter("vqueue_feature_wait_seconds", "Seconds of preparing spent in such waits.")
+FEATURES_STORED = Counter("vqueue_features_stored", "Images whose features a tier took.", ["tier"])
+FEATURES_STORED_BYTES = Counter(
+    "vqueue_features_stored_bytes", "Bytes of features that a tier took.", ["tier"]
+)
+FEATURES_EVICTED = Counter("vqueue_features_evicted", "Images whose features left a full tier.", ["tier"])
+FEATURE_CHECKS = Counter("vqueue_feature_checks", "Sampled hits that were encoded anew.", ["outcome"])
+NEAR_DUPLICATES = Counter("vqueue_near_duplicates", "Images answered for by one that looks the same.")
 IMAGES_ENCODED = Counter("vqueue_images_encoded", "Images that the vision tower worked through.")
-DECODE_STEPS = Counter("vqueue_decode_steps", "Forward passes that gave one token to each running row.")
 OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.")
 OUT_OF_MEMORY_ROWS = Histogram(
     "vqueue_out_of_memory_rows", "Rows of a step that ran out of memory.", buckets=(1, 2, 4, 8, 16, 32, 64)

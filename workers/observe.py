@@ -1,38 +1,73 @@
 """What the engine reports, counted as Prometheus metrics."""
 
+import structlog
+
 from app import telemetry
 from workers.engine.base import FeatureTier, Observer
+from workers.engine.encode_speed import EncodeSpeed
+
+
+log = structlog.get_logger()
 
 
 class EngineMetrics(Observer):
-    """An engine's observer for a worker process; its calls only count."""
+    """The observer of one engine in a worker process; its calls only count."""
 
-    def group_started(self, *, rows: int, row_limit: int, prompt_tokens: int, padding_tokens: int) -> None:
+    def __init__(self) -> None:
+        self._speed = EncodeSpeed()
+
+    def stepped(
+        self,
+        *,
+        rows: int,
+        row_limit: int,
+        joined: int,
+        prompt_tokens: int,
+        cached_tokens: int,
+        seconds: float,
+    ) -> None:
+        telemetry.STEPS.inc()
         telemetry.STEP_FILL.observe(rows / row_limit)
-        telemetry.PADDING_SHARE.observe(padding_tokens / max(1, prompt_tokens + padding_tokens))
+        telemetry.STAGE_SECONDS.labels("step").observe(seconds)
+        telemetry.ROWS_JOINED.inc(joined)
         telemetry.TOKENS.labels("prompt").inc(prompt_tokens)
+        telemetry.TOKENS.labels("cached").inc(cached_tokens)
+        telemetry.TOKENS.labels("completion").inc(rows)
 
     def waited(self, *, seconds: float) -> None:
         telemetry.STAGE_SECONDS.labels("engine_wait").observe(seconds)
-
-    def prefilled(self, *, seconds: float, tokens: int) -> None:
-        telemetry.STAGE_SECONDS.labels("prefill").observe(seconds)
-        telemetry.TOKENS.labels("prefilled").inc(tokens)
-
-    def decoded(self, *, seconds: float, steps: int, tokens: int) -> None:
-        telemetry.STAGE_SECONDS.labels("decode").observe(seconds)
-        telemetry.TOKENS.labels("completion").inc(tokens)
-        telemetry.DECODE_STEPS.inc(steps)
 
     def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None:
         telemetry.STAGE_SECONDS.labels("encode").observe(seconds)
         telemetry.TOKENS.labels("visual").inc(visual_tokens)
         telemetry.IMAGES_ENCODED.inc(images)
+        self._speed.record(images=images, visual_tokens=visual_tokens, seconds=seconds)
 
-    def features_read(self, *, tier: FeatureTier, size: int, seconds: float) -> None:
+    def features_read(self, *, tier: FeatureTier, size: int, visual_tokens: int, seconds: float) -> None:
         telemetry.FEATURE_READS.labels(tier).inc()
         telemetry.FEATURE_BYTES.labels(tier).inc(size)
         telemetry.FEATURE_SECONDS.labels(tier).inc(seconds)
+        spared = 0.0 if tier is FeatureTier.MISS else self._speed.estimate(visual_tokens)
+        telemetry.FEATURE_SECONDS_SAVED.inc(spared - seconds)
+
+    def features_awaited(self, *, found: bool, seconds: float) -> None:
+        telemetry.FEATURE_WAITS.labels("found" if found else "encoded").inc()
+        telemetry.FEATURE_WAIT_SECONDS.inc(seconds)
+
+    def features_stored(self, *, tier: FeatureTier, size: int) -> None:
+        telemetry.FEATURES_STORED.labels(tier).inc()
+        telemetry.FEATURES_STORED_BYTES.labels(tier).inc(size)
+
+    def features_evicted(self, *, tier: FeatureTier, images: int) -> None:
+        telemetry.FEATURES_EVICTED.labels(tier).inc(images)
+
+    def features_checked(self, *, matches: bool, distance: float) -> None:
+        telemetry.FEATURE_CHECKS.labels("match" if matches else "mismatch").inc()
+        if not matches:
+            log.error("features_wrong", distance=round(distance, 4))
+
+    def near_duplicate_used(self) -> None:
+        telemetry.NEAR_DUPLICATES.inc()
 
     def features_refused(self, *, reason: str) -> None:
         telemetry.FEATURE_FAULTS.labels(reason).inc()

@@ -20,7 +20,8 @@ class Image:
 
     `load` makes its normalised pixels: upright sRGB (height, width, 3). It may raise WorkError, and is called
     off the engine's thread and only where the picture's features are not cached, so that a chunk's pictures
-    are never all in memory. `expected_uses` is how many requests are known to want it, this one among them.
+    are never all in memory. `expected_uses` is how many requests are known to want it, this one among them;
+    `later_uses` of those are not in this engine's hands yet.
     """
 
     content_hash: str
@@ -28,6 +29,7 @@ class Image:
     height: int
     load: Callable[[], Pixels] = field(repr=False, compare=False)
     expected_uses: int = 1
+    later_uses: int = 0
 
     @classmethod
     def of(cls, content_hash: str, pixels: Pixels) -> "Image":
@@ -104,7 +106,8 @@ class Request:
     `deadline` is a `time.monotonic()` time; `max_pixels` lowers the engine's own budget per image. `scope`
     names the cache that its features and prefixes are kept in, and is the tenant's own unless the tenant
     shares. `on_text` is given the answer's text piece by piece as tokens come, on the engine's thread: it
-    must be quick and must not raise.
+    must be quick and must not raise. `near_duplicates` lets features of an image that looks the same stand in
+    for a new one's.
     """
 
     id: str
@@ -117,6 +120,7 @@ class Request:
     constraint: Constraint | None = None
     scope: str | None = None
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
+    near_duplicates: bool = False
 
     @property
     def cache_scope(self) -> str:
@@ -125,11 +129,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts; `prompt_tokens` includes the images', `cached_tokens` is the part read from a cache."""
+    """Token counts; `prompt_tokens` includes the images'.
+
+    `cached_tokens` is the part of the prompt that was not computed for this request. It depends on who came
+    before, so that answers are equal without it.
+    """
 
     prompt_tokens: int
     completion_tokens: int
-    cached_tokens: int = 0
+    cached_tokens: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -161,9 +169,9 @@ class Answer:
 class Engine(Protocol):
     """Answers requests from any thread.
 
-    A future may raise `WorkError`; `Future.cancel()` drops a request that has not joined a step. A request
-    whose deadline passes before it joins ends in `TransientWork("job_timeout")`. `close()` lets the rows that
-    run end and fails the rest with `TransientWork("engine_closed")`.
+    A future may raise `WorkError`; `Future.cancel()` drops a request, also one that runs. A request whose
+    deadline passes ends in `TransientWork("job_timeout")`. `close()` lets the rows that run end and fails the
+    rest with `TransientWork("engine_closed")`.
     """
 
     @property
@@ -188,21 +196,43 @@ class FeatureTier(StrEnum):
 class Observer(Protocol):
     """What an engine reports while it runs, from its own threads: must be quick and must not raise."""
 
-    def group_started(self, *, rows: int, row_limit: int, prompt_tokens: int, padding_tokens: int) -> None:
-        """Rows joined: `rows / row_limit` is the fill, padding / (prompt + padding) the padding share."""
+    def stepped(
+        self,
+        *,
+        rows: int,
+        row_limit: int,
+        joined: int,
+        prompt_tokens: int,
+        cached_tokens: int,
+        seconds: float,
+    ) -> None:
+        """One forward pass gave `rows` rows a token each, `joined` of them their first.
+
+        `prompt_tokens` were computed in it; `cached_tokens` of the joined rows' prompts needed not to be.
+        """
 
     def waited(self, *, seconds: float) -> None:
         """A request waited this long between `submit` and its first step."""
 
-    def prefilled(self, *, seconds: float, tokens: int) -> None: ...
-
-    def decoded(self, *, seconds: float, steps: int, tokens: int) -> None:
-        """A group is done: `tokens` are all that it generated, the prefill's first ones too."""
-
     def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None: ...
 
-    def features_read(self, *, tier: FeatureTier, size: int, seconds: float) -> None:
-        """One look-up of one image's features: `size` in bytes, 0 for a miss."""
+    def features_read(self, *, tier: FeatureTier, size: int, visual_tokens: int, seconds: float) -> None:
+        """One look-up of one image's features: `size` in bytes, 0 for a miss; without waiting for others."""
+
+    def features_awaited(self, *, found: bool, seconds: float) -> None:
+        """Another worker encoded the same image: whether waiting for its features paid."""
+
+    def features_stored(self, *, tier: FeatureTier, size: int) -> None:
+        """Features were found worth keeping in a tier."""
+
+    def features_evicted(self, *, tier: FeatureTier, images: int) -> None:
+        """So many images' features had to leave a full tier."""
+
+    def features_checked(self, *, matches: bool, distance: float) -> None:
+        """A sampled hit was encoded anew and compared; what does not match was dropped."""
+
+    def near_duplicate_used(self) -> None:
+        """An image was answered for with the features of one that looks the same."""
 
     def features_refused(self, *, reason: str) -> None:
         """Bytes in Redis were damaged or not ours (`reason` is a short fixed word): counted, then a miss."""

@@ -19,7 +19,9 @@ from transformers import (
 )
 
 from app.errors import FatalWork
+from workers.engine import packed
 from workers.engine.preprocess import Preprocessor, read_preprocessor
+from workers.engine.slots import Shape
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 QwenModel = Qwen3VLForConditionalGeneration | Qwen3VLMoeForConditionalGeneration
@@ -46,6 +48,8 @@ class Checkpoint:
     pad_id: int
     feature_levels: int  # the pooled output and the DeepStack levels
     feature_width: int
+    vocabulary: int  # logits of a row: may be more than the tokenizer has
+    kv_shape: Shape
 
 
 def load_checkpoint(
@@ -73,6 +77,14 @@ def load_checkpoint(
         pad_id=_pad_id(generation, tokenizer),
         feature_levels=1 + len(vision.deepstack_visual_indexes),
         feature_width=text.hidden_size,
+        vocabulary=text.vocab_size,
+        kv_shape=Shape(
+            layers=text.num_hidden_layers,
+            heads=text.num_key_value_heads,
+            width=text.head_dim,
+            dtype=model.dtype,
+            device=model.device,
+        ),
     )
 
 
@@ -108,7 +120,10 @@ def _model_class(folder: Path) -> type[QwenModel]:
 def _load_model(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
     """Load the weights; where some are missing the library would take random ones and only warn."""
     loaded: Any = _model_class(folder).from_pretrained(  # a pair, which its annotation does not say
-        folder, dtype=dtype, attn_implementation=_attention(device, dtype), output_loading_info=True
+        folder,
+        dtype=dtype,
+        attn_implementation={"text_config": packed.NAME, "vision_config": "sdpa"},
+        output_loading_info=True,
     )
     model, info = loaded
     wrong = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
@@ -117,13 +132,6 @@ def _load_model(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
             "model_incomplete", f"{folder}: {len(wrong)} weights are missing or misshapen, e.g. {wrong[0]}"
         )
     return model.to(device).eval()
-
-
-def _attention(device: str, dtype: torch.dtype) -> str | dict[str, str]:
-    """On a CPU, SDPA with one query token is 8 times slower in bf16 than in fp32; plain products are not."""
-    if device == "cpu" and dtype == torch.bfloat16:
-        return {"text_config": "eager", "vision_config": "sdpa"}
-    return "sdpa"
 
 
 def _torch_dtype(dtype: Dtype, device: str) -> torch.dtype:

@@ -1,66 +1,56 @@
-"""A request made ready for the model, off the engine's thread: prompt, and features or patches."""
+"""A request made ready for the model, off the engine's thread: prompt, cuts, and what its images need."""
 
-import threading
-import weakref
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
 from app.errors import InvalidWork
-from app.visual_tokens import PATCH
-from workers.engine.base import Answer, Image, Request
-from workers.engine.features import FeatureCache, FeatureKey, Features
+from workers.engine.base import Answer, Request
+from workers.engine.cuts import Marks, Plan, plan_cuts
+from workers.engine.encodings import Encodings, Placed
+from workers.engine.features import FeatureKey
+from workers.engine.grammar import Grammars
 from workers.engine.load import Checkpoint
-from workers.engine.preprocess import Grid, Patches
+from workers.engine.prefixes import Node, PrefixCache
+from workers.engine.preprocess import Grid
 from workers.engine.prompt import Prompt, PromptBuilder, placed_images
-
-
-class Encoding:
-    """One image as all requests that hold it share it: its features, or the patches to make them from.
-
-    It lives as long as a request that needs it, so the vision tower runs once for them all even when the
-    cache keeps nothing.
-    """
-
-    def __init__(self, key: FeatureKey, grid: Grid) -> None:
-        self.key = key
-        self.grid = grid
-        self.features: Features | None = None
-        self.patches: Patches | None = None
-        self.lock = threading.Lock()
-
-    @property
-    def ready(self) -> bool:
-        return self.features is not None or self.patches is not None
-
-    def encoded(self, features: Features) -> None:
-        """The tower has run: the patches, many times larger, are let go."""
-        self.features = features
-        self.patches = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that can join a group; `encodings` are in the order of their places in the prompt."""
+    """A request that can join a step.
+
+    `pin` holds the longest beginning of the prompt whose KV was there already: only images after it are here,
+    in the order of their places.
+    """
 
     request: Request
     future: Future[Answer]
     prompt: Prompt
-    encodings: tuple[Encoding, ...]
+    plan: Plan
+    images: tuple[Placed, ...]
     arrived: float  # time.monotonic() at submit
+    pin: Node | None = None
+
+    @property
+    def waiting_patches(self) -> dict[FeatureKey, int]:
+        """Bytes of the images that the vision tower has yet to see."""
+        encodings = [image.encoding for image in self.images]
+        return {each.key: each.patches.nbytes for each in encodings if each.patches is not None}
 
 
 class Preparer:
-    """Prepares requests from any thread; `normaliser` is the version of the step that made the pixels."""
+    """Prepares requests from any thread."""
 
-    def __init__(self, *, checkpoint: Checkpoint, cache: FeatureCache, normaliser: str) -> None:
+    def __init__(self, *, checkpoint: Checkpoint, encodings: Encodings, prefixes: PrefixCache) -> None:
         self._checkpoint = checkpoint
-        self._cache = cache
-        self._normaliser = normaliser
+        self._encodings = encodings
+        self._prefixes = prefixes
         self._prompts = PromptBuilder(checkpoint.tokenizer, context=checkpoint.context)
-        self._live: weakref.WeakValueDictionary[FeatureKey, Encoding] = weakref.WeakValueDictionary()
-        self._lock = threading.Lock()
+        self.grammars = Grammars(self.tokenizer, vocabulary=checkpoint.vocabulary, end_ids=checkpoint.end_ids)
+        self._marks = Marks(self._prompts.image_start, self._prompts.image_end, checkpoint.end_ids)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -75,8 +65,45 @@ class Preparer:
         grids = {index: self._grid(request, index) for index in places}
         prompt = self._prompts.build(request.turns, [grids[index] for index in places])
         self._check_length(len(prompt), request.sampling.max_tokens)
-        ready = {index: self._encoding(request, request.images[index], grids[index]) for index in grids}
-        return Prepared(request, future, prompt, tuple(ready[index] for index in places), arrived)
+        if request.constraint is not None:  # compiled here, where it may take its time
+            self.grammars.matcher(request.constraint)
+        keys = {
+            index: self._encodings.key(request.cache_scope, request.images[index], grids[index])
+            for index in grids
+        }
+        plan = plan_cuts(
+            prompt.ids,
+            scope=request.cache_scope,
+            marks=self._marks,
+            images=[(start, keys[index].name) for start, index in zip(prompt.images, places, strict=True)],
+        )
+        pin = self._prefixes.acquire(plan.cuts)
+        try:
+            images = self._images_after(pin, request, prompt, places, keys, grids)
+        except BaseException:
+            self._prefixes.release(pin)
+            raise
+        return Prepared(request, future, prompt, plan, images, arrived, pin)
+
+    def _images_after(
+        self,
+        pin: Node | None,
+        request: Request,
+        prompt: Prompt,
+        places: Sequence[int],
+        keys: Mapping[int, FeatureKey],
+        grids: Mapping[int, Grid],
+    ) -> tuple[Placed, ...]:
+        known = pin.end if pin is not None else 0
+        return tuple(
+            Placed(
+                start,
+                start + grids[index].tokens,
+                self._encodings.get(keys[index], request.images[index], grids[index]),
+            )
+            for start, index in zip(prompt.images, places, strict=True)
+            if start + grids[index].tokens > known
+        )
 
     def _grid(self, request: Request, index: int) -> Grid:
         image = request.images[index]
@@ -97,32 +124,3 @@ class Preparer:
                 f"the prompt's {prompt} tokens (images included) and max_tokens {answer} "
                 f"make {prompt + answer}, more than the model's {limit}",
             )
-
-    def _encoding(self, request: Request, image: Image, grid: Grid) -> Encoding:
-        key = self._key(request.tenant, image.content_hash, grid)
-        with self._lock:
-            encoding = self._live.get(key)
-            if encoding is None:
-                encoding = self._live[key] = Encoding(key, grid)
-        with encoding.lock:
-            if not encoding.ready:
-                encoding.features = self._cache.read(
-                    key, shape=self._shape(grid), dtype=self._checkpoint.model.dtype
-                )
-            if not encoding.ready:
-                encoding.patches = self._checkpoint.preprocessor.patches(image.load(), grid)
-        return encoding
-
-    def _key(self, tenant: str, content_hash: str, grid: Grid) -> FeatureKey:
-        return FeatureKey(
-            tenant=tenant,
-            content_hash=content_hash,
-            revision=self._checkpoint.revision,
-            dtype=str(self._checkpoint.model.dtype).removeprefix("torch."),
-            width=grid.width * PATCH,
-            height=grid.height * PATCH,
-            normaliser=self._normaliser,
-        )
-
-    def _shape(self, grid: Grid) -> tuple[int, int, int]:
-        return (self._checkpoint.feature_levels, grid.tokens, self._checkpoint.feature_width)

@@ -17,17 +17,22 @@ from workers.engine.base import ImagePart, Part, Request, TextPart, Turn
 from workers.engine.load import IMAGE_MARK
 from workers.engine.preprocess import Grid
 
+IMAGE_BORDERS = ("<|vision_start|>", "<|vision_end|>")
 PRIVATE_USE = range(0xE000, 0xF900)
 TEMPLATE_MISMATCH = "the chat template does not place every image exactly once"
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids, their rope positions (time, height, width) and the position of the first new token."""
+    """Token ids, their rope positions (time, height, width) and the position of the first new token.
+
+    `images` are the numbers of the tokens at which images begin.
+    """
 
     ids: NDArray[np.int64]
     positions: NDArray[np.int64]
     next_position: int
+    images: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -49,6 +54,7 @@ class PromptBuilder:
         if IMAGE_MARK not in self._special:
             raise FatalWork("model_unsupported", f"{IMAGE_MARK} is no control token of the tokenizer")
         self._image_id = self._special[IMAGE_MARK]
+        self.image_start, self.image_end = (self._special.get(mark, -1) for mark in IMAGE_BORDERS)
         longest_first = sorted(self._special, key=len, reverse=True)
         self._pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
         self.tokenizer = _backend(tokenizer)
@@ -163,9 +169,11 @@ def _assemble(runs: Sequence[list[int] | Grid], image_id: int) -> Prompt:
     """Text advances one position a token; an image is a plane at one time and advances by its longer side."""
     ids: list[NDArray[np.int64]] = []
     positions: list[NDArray[np.int64]] = []
+    images: list[int] = []
     start = 0
     for run in runs:
         if isinstance(run, Grid):
+            images.append(sum(map(len, ids)))
             rows, columns = run.height // MERGE, run.width // MERGE
             ids.append(np.full(run.tokens, image_id, np.int64))
             positions.append(_plane(rows, columns) + start)
@@ -174,7 +182,7 @@ def _assemble(runs: Sequence[list[int] | Grid], image_id: int) -> Prompt:
             ids.append(np.asarray(run, np.int64))
             positions.append(np.broadcast_to(np.arange(len(run)) + start, (3, len(run))))
             start += len(run)
-    return Prompt(np.concatenate(ids), np.concatenate(positions, axis=1), start)
+    return Prompt(np.concatenate(ids), np.concatenate(positions, axis=1), start, tuple(images))
 
 
 def _plane(rows: int, columns: int) -> NDArray[np.int64]:

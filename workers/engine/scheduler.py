@@ -1,16 +1,39 @@
-"""Who joins the next group of rows: pure deciding, no clock and no threads."""
+"""Who joins the next step, and how large a step may be: pure deciding, no clock and no threads."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+# An arrival that is later than so many usual gaps means that the burst has ended.
+GAPS = 4
+# Steps that must pass before a budget that was lowered for want of memory is doubled again.
+CALM_STEPS = 200
+# Seconds for which rows of an image that has just joined may overtake others, so that they share its step.
+OVERTAKING_S = 2.0
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A prepared request that waits to join."""
+    """A prepared request that waits to join: the pieces of its prefix with their tokens, and its tail's."""
 
     number: int
     arrived: float  # seconds, on the caller's clock
-    length: int  # prompt tokens
+    pieces: tuple[tuple[bytes, int], ...]
+    tail: int
+
+    @property
+    def group(self) -> bytes | int:
+        """Rows with the same first piece show the same image, or share instructions."""
+        return self.pieces[0][0] if self.pieces else self.number
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the next step can still take; `running` rows decode in it anyway."""
+
+    running: int
+    rows: int
+    tokens: int  # to compute
+    kv_tokens: int  # of pieces to keep
 
 
 @dataclass(frozen=True)
@@ -27,27 +50,83 @@ class Join:
     numbers: tuple[int, ...]
 
 
-def next_group(waiting: Sequence[Waiting], *, now: float, row_limit: int, max_wait_s: float) -> Join | Wait:
+def next_join(
+    waiting: Sequence[Waiting], *, now: float, room: Room, resident: Container[bytes], max_wait_s: float
+) -> Join | Wait:
     """Decide for a non-empty waiting room.
 
-    The group starts when it is full or when its oldest has waited `max_wait_s`. The oldest always joins, so
-    nobody is passed over for ever; the others are those nearest to it in length.
+    While rows run, whoever fits joins at once. An idle engine waits for company, but not longer than
+    `max_wait_s` after the first arrival, nor after a burst has ended. The oldest always joins an idle engine,
+    whatever it needs, and nobody is overtaken once it has waited OVERTAKING_S: so nobody starves.
     """
-    oldest = min(waiting, key=lambda row: (row.arrived, row.number))
-    left = oldest.arrived + max_wait_s - now
-    if len(waiting) < row_limit and left > 0:
-        return Wait(left)
-    return Join(tuple(row.number for row in _window(waiting, oldest, row_limit)))
+    if room.running == 0 and len(waiting) < room.rows:
+        left = _company_in(waiting, now, max_wait_s)
+        if left > 0:
+            return Wait(left)
+    return Join(_fitting(_in_order(waiting, now), room, resident))
 
 
-def _window(waiting: Sequence[Waiting], oldest: Waiting, row_limit: int) -> Sequence[Waiting]:
-    """Of all runs of `row_limit` neighbours in length that hold the oldest, the one with least padding."""
-    ordered = sorted(waiting, key=lambda row: (row.length, row.arrived, row.number))
-    size = min(row_limit, len(ordered))
-    place = ordered.index(oldest)
-    starts = range(max(0, place - size + 1), min(place, len(ordered) - size) + 1)
-    return min((ordered[start : start + size] for start in starts), key=_padding)
+def _company_in(waiting: Sequence[Waiting], now: float, max_wait_s: float) -> float:
+    """Seconds for which it pays to wait for more rows."""
+    arrivals = sorted(row.arrived for row in waiting)
+    left = arrivals[0] + max_wait_s - now
+    if len(arrivals) > 1:
+        gap = (arrivals[-1] - arrivals[0]) / (len(arrivals) - 1)
+        left = min(left, arrivals[-1] + GAPS * gap - now)
+    return left
 
 
-def _padding(rows: Sequence[Waiting]) -> int:
-    return sum(rows[-1].length - row.length for row in rows)
+def _in_order(waiting: Sequence[Waiting], now: float) -> list[Waiting]:
+    """By arrival, rows of one image side by side unless that makes others wait too long."""
+    ordered = sorted(waiting, key=lambda row: (row.arrived, row.number))
+    if now - ordered[0].arrived > OVERTAKING_S:
+        return ordered
+    first: dict[bytes | int, int] = {}
+    for place, row in enumerate(ordered):
+        first.setdefault(row.group, place)
+    return sorted(ordered, key=lambda row: first[row.group])
+
+
+def _fitting(ordered: Sequence[Waiting], room: Room, resident: Container[bytes]) -> tuple[int, ...]:
+    """The first rows that fit together; a piece that several need is counted once."""
+    chosen: list[int] = []
+    planned: set[bytes] = set()
+    tokens = kept = 0
+    for row in ordered[: room.rows]:
+        new = {key: size for key, size in row.pieces if key not in planned and key not in resident}
+        tokens += sum(new.values()) + row.tail
+        kept += sum(new.values())
+        alone = room.running == 0 and not chosen
+        if not alone and (tokens > room.tokens or kept > room.kv_tokens):
+            break
+        planned |= new.keys()
+        chosen.append(row.number)
+    return tuple(chosen)
+
+
+@dataclass
+class Budget:
+    """How large a step may be. Want of memory lowers it to what is known to work; calm raises it again."""
+
+    most_rows: int
+    most_tokens: int
+    rows: int = field(init=False)
+    tokens: int = field(init=False)
+    _calm: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.rows, self.tokens = self.most_rows, self.most_tokens
+
+    def lower(self, *, rows: int, tokens: int) -> None:
+        """A step of this size did not fit."""
+        self.rows = max(1, min(self.rows, rows // 2))
+        self.tokens = max(1, min(self.tokens, tokens // 2))
+        self._calm = 0
+
+    def passed(self) -> None:
+        """A step has fitted."""
+        self._calm += 1
+        if self._calm >= CALM_STEPS:
+            self._calm = 0
+            self.rows = min(self.most_rows, 2 * self.rows)
+            self.tokens = min(self.most_tokens, 2 * self.tokens)

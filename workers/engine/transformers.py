@@ -1,23 +1,31 @@
-"""The Transformers engine: one thread owns the model and runs group after group of requests."""
+"""The Transformers engine: one thread owns the model and runs step after step; others prepare requests."""
 
 import threading
 import time
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from app.errors import FatalWork, TransientWork, WorkError
+from app.errors import WorkError
 from workers.engine.base import Answer, Observer, Request
-from workers.engine.features import FeatureCache, MemoryTier
-from workers.engine.group import Group, Tools
+from workers.engine.feature_codec import Format
+from workers.engine.feature_setup import FeatureSettings, open_features
+from workers.engine.features import FeatureCache
+from workers.engine.encoder import Encoder
+from workers.engine.encodings import Encodings
+from workers.engine.failures import let_go, prepare_failed
+from workers.engine.grammar import Grammars
 from workers.engine.load import Checkpoint, Dtype, load_checkpoint
-from workers.engine.prepare import Prepared, Preparer
-from workers.engine.redis_tier import RedisTier, connect
-from workers.engine.waiting import WaitingRoom, engine_closed, fail, job_timeout
+from workers.engine.prefixes import PrefixCache
+from workers.engine.prepare import Preparer
+from workers.engine.scheduler import Budget
+from workers.engine.slots import Slots
+from workers.engine.steps import Steps, Tools
+from workers.engine.waiting import STEPS_AHEAD, WaitingRoom, engine_closed, fail, job_timeout
+from workers.engine.watchdog import Watchdog, end_process
 
-OUT_OF_MEMORY = "out_of_memory"
+MIB = 2**20
 
 
 def open_engine(
@@ -30,10 +38,17 @@ def open_engine(
     dtype: Dtype = "auto",
     torch_threads: int = 0,
     max_pixels: int | None = None,
-    step_rows: int = 16,
+    step_rows: int = 64,
+    step_tokens: int = 4096,
     max_wait_s: float = 0.01,
+    kv_bytes: int = 2048 * MIB,
+    prefix_cache_bytes: int = 512 * MIB,
+    stall_s: float = 300.0,
     feature_cache_bytes: int = 0,
     feature_cache_ttl_s: int = 86_400,
+    feature_cache_redis_bytes: int = 2**29,
+    feature_cache_format: Format = Format.NATIVE,
+    feature_check_share: float = 0.0,
     redis_url: str | None = None,
     prepare_threads: int = 2,
 ) -> "TransformersEngine":
@@ -44,25 +59,35 @@ def open_engine(
     if torch_threads:
         torch.set_num_threads(torch_threads)
     checkpoint = load_checkpoint(model, device=device, dtype=dtype, max_pixels=max_pixels)
-    store = None
-    if redis_url is not None:
-        store = RedisTier(client=connect(redis_url), ttl_s=feature_cache_ttl_s, observer=observer)
+    features = FeatureSettings(
+        memory_bytes=feature_cache_bytes,
+        redis_url=redis_url,
+        redis_bytes=feature_cache_redis_bytes,
+        ttl_s=feature_cache_ttl_s,
+        form=feature_cache_format,
+        check_share=feature_check_share,
+    )
     return TransformersEngine(
         name=name or model.rstrip("/").rsplit("/", 1)[-1],
         checkpoint=checkpoint,
-        cache=FeatureCache(memory=MemoryTier(budget=feature_cache_bytes), store=store, observer=observer),
+        cache=open_features(features, observer=observer, prepare_threads=prepare_threads),
         observer=observer,
         normaliser=normaliser,
         step_rows=step_rows,
+        step_tokens=step_tokens,
         max_wait_s=max_wait_s,
+        kv_bytes=kv_bytes,
+        prefix_cache_bytes=prefix_cache_bytes,
+        stall_s=stall_s,
         prepare_threads=prepare_threads,
     )
 
 
 class TransformersEngine:
-    """Groups requests of like length and decodes each group until its last row is done.
+    """Continuous batching with shared prefixes: a request joins the next step and leaves when it is done.
 
     Whoever submits waits for nothing: preparing happens on a small pool, the model on a thread of its own.
+    A step that does not end within `stall_s` calls `on_stall`, which ends the process.
     """
 
     def __init__(
@@ -73,17 +98,35 @@ class TransformersEngine:
         cache: FeatureCache,
         observer: Observer,
         normaliser: str,
-        step_rows: int = 16,
+        step_rows: int = 64,
+        step_tokens: int = 4096,
         max_wait_s: float = 0.01,
+        kv_bytes: int = 2048 * MIB,
+        prefix_cache_bytes: int = 512 * MIB,
+        stall_s: float = 300.0,
+        on_stall: Callable[[], None] = end_process,
         prepare_threads: int = 2,
     ) -> None:
         self.model = name
         self.revision = checkpoint.revision
         self._cache = cache
         self._observer = observer
-        self._preparer = Preparer(checkpoint=checkpoint, cache=cache, normaliser=normaliser)
-        self._tools = Tools(checkpoint, self._preparer.tokenizer, cache, observer, step_rows)
-        self._room = WaitingRoom(row_limit=step_rows, max_wait_s=max_wait_s)
+        prefixes = PrefixCache(budget=prefix_cache_bytes)
+        encodings = Encodings(checkpoint=checkpoint, cache=cache, normaliser=normaliser)
+        self._preparer = Preparer(checkpoint=checkpoint, encodings=encodings, prefixes=prefixes)
+        tools = Tools(
+            checkpoint=checkpoint,
+            tokenizer=self._preparer.tokenizer,
+            grammars=self._preparer.grammars,
+            encoder=Encoder(model=checkpoint.model, cache=cache, observer=observer),
+            prefixes=prefixes,
+            slots=Slots(checkpoint.kv_shape),
+            observer=observer,
+            kv_bytes=kv_bytes,
+        )
+        self._steps = Steps(tools, Budget(step_rows, step_tokens))
+        self._room = WaitingRoom(places=STEPS_AHEAD * step_rows, max_wait_s=max_wait_s, prefixes=prefixes)
+        self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_stall)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -103,6 +146,8 @@ class TransformersEngine:
         self._room.close()
         self._pool.shutdown()
         self._thread.join()
+        self._watchdog.close()
+        self._steps.close()
         self._cache.close()
 
     def _prepare(self, request: Request, future: Future[Answer], arrived: float) -> None:
@@ -119,74 +164,31 @@ class TransformersEngine:
         try:
             row = self._preparer.prepare(request, future, arrived)
         except WorkError as error:
-            _let_go(error)
+            let_go(error)
             fail(future, error)
         except Exception as error:
-            _let_go(error)
-            fail(future, _failure("prepare_failed", "the request could not be prepared", error))
+            let_go(error)
+            fail(future, prepare_failed(error))
         else:
             self._room.add(row)
 
     def _run(self) -> None:
         try:
             with torch.inference_mode():
-                while self._run_group():
+                while self._run_step():
                     pass
         finally:  # however the thread ends, nobody waits for it in vain
             self._closed.set()
             self._room.close()
 
-    def _run_group(self) -> bool:
-        """Nothing of a group outlives this call, else an idle engine would hold its pictures."""
-        group = self._room.take()
-        if group is None:
+    def _run_step(self) -> bool:
+        """Nothing of a step outlives this call, else an idle engine would hold its pictures."""
+        joining = self._room.take(self._steps.room())
+        if joining is None and not len(self._steps):
             return False
         now = time.monotonic()
-        for row in group:
+        for row in joining or ():
             self._observer.waited(seconds=now - row.arrived)
-        if group:
-            self._answer(group)
+        with self._watchdog.watching():
+            self._steps.run(joining or ())
         return True
-
-    def _answer(self, group: Sequence[Prepared]) -> None:
-        """Run a group; on failure run what is left of it in smaller ones, down to rows alone."""
-        error = self._try(group)
-        left = [row for row in group if not row.future.done()]
-        if error is None or not left:
-            return
-        if len(left) == 1 and len(group) == 1:
-            left[0].future.set_exception(error)
-            return
-        size = (len(left) + 1) // 2 if error.code == OUT_OF_MEMORY else 1
-        for start in range(0, len(left), size):
-            self._answer(left[start : start + size])
-
-    def _try(self, group: Sequence[Prepared]) -> WorkError | None:
-        """The error as a value: one that is still being handled would keep the step's tensors alive."""
-        try:
-            Group(group, tools=self._tools).run()
-        except (torch.OutOfMemoryError, MemoryError):
-            self._observer.out_of_memory(rows=len(group))
-            error = TransientWork(OUT_OF_MEMORY, "the model ran out of memory")
-        except Exception as raised:
-            _let_go(raised)
-            error = _failure("step_failed", "the model failed on this request", raised)
-        else:
-            return None
-        torch.cuda.empty_cache()
-        return error
-
-
-def _let_go(error: BaseException) -> None:
-    """Drop what the frames of a failure hold, such as a half-read picture: a future may keep it for long."""
-    link: BaseException | None = error
-    while link is not None:
-        traceback.clear_frames(link.__traceback__)
-        link = link.__cause__ or link.__context__
-
-
-def _failure(code: str, message: str, cause: Exception) -> WorkError:
-    """What a client may read, with the cause for the logs."""
-    error = FatalWork(code, f"{message} ({type(cause).__name__})")
-    error.__cause__ = cause
-    return error

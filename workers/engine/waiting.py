@@ -1,30 +1,37 @@
-"""The room where prepared requests wait until the engine's thread takes a group of them."""
+"""The room where prepared requests wait until the engine's thread lets them join a step."""
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from itertools import count
 
 from app.errors import TransientWork, WorkError
 from workers.engine.base import Answer
+from workers.engine.prefixes import PrefixCache
 from workers.engine.prepare import Prepared
-from workers.engine.scheduler import Join, Waiting, next_group
+from workers.engine.scheduler import Join, Room, Waiting, next_join
 
-# Groups' worth of rows that wait prepared. More would group better by length, but each picture that is not in
-# the cache holds up to 24 MB of patches (980 visual tokens).
-GROUPS_AHEAD = 4
+# Steps' worth of rows that wait prepared, and the most memory their patches take. More would fill steps a
+# little better, but a picture that is not in the cache holds up to 24 MB of patches (980 visual tokens).
+STEPS_AHEAD = 4
+PATCH_BYTES = 512 * 2**20
 
 
 class WaitingRoom:
-    """Many threads add, one takes."""
+    """Many threads add, one takes. A row that leaves without joining gives its pin back."""
 
     def __init__(
-        self, *, row_limit: int, max_wait_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        places: int,
+        max_wait_s: float,
+        prefixes: PrefixCache,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._row_limit = row_limit
-        self._places = GROUPS_AHEAD * row_limit
+        self._places = places
         self._max_wait_s = max_wait_s
+        self._prefixes = prefixes
         self._clock = clock
         self._rows: dict[int, Prepared] = {}
         self._numbers = count()
@@ -37,72 +44,89 @@ class WaitingRoom:
     def add(self, row: Prepared) -> None:
         """Waits while the room is full."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._rows) < self._places)
+            self._changed.wait_for(lambda: self._closed or not self._full())
             closed = self._closed
             if not closed:
                 self._rows[next(self._numbers)] = row
                 self._changed.notify_all()
         if closed:
-            fail(row.future, engine_closed())
+            self._send_away([row], engine_closed())
 
-    def take(self) -> list[Prepared] | None:
-        """Wait for a group and let it join: its futures can no longer be cancelled. None after `close`.
-
-        May be empty, where all that would have joined were cancelled or late.
-        """
+    def take(self, room: Room) -> list[Prepared] | None:
+        """Who joins now. With nobody running it waits for somebody; None after `close`."""
         with self._changed:
             while not self._closed:
-                decision = self._decide()
+                self._send_away(self._leave(self._ended()), job_timeout())
+                decision = self._decide(room)
                 if isinstance(decision, Join):
-                    chosen = [self._rows.pop(number) for number in decision.numbers]
-                    self._changed.notify_all()
-                    break
+                    return self._leave(decision.numbers)
+                if room.running:
+                    return []
                 self._changed.wait(decision)
-            else:
-                return None
-        return self._joined(chosen)
+            return None
 
     def close(self) -> None:
         """Fail what waits, and whatever comes later."""
         with self._changed:
             self._closed = True
-            left = list(self._rows.values())
-            self._rows.clear()
+            left = self._leave(tuple(self._rows))
             self._changed.notify_all()
-        for row in left:
-            fail(row.future, engine_closed())
+        self._send_away(left, engine_closed())
 
-    def _decide(self) -> Join | float | None:
+    def _full(self) -> bool:
+        patches: dict[object, int] = {}
+        for row in self._rows.values():
+            patches |= row.waiting_patches
+        return len(self._rows) >= self._places or sum(patches.values()) >= PATCH_BYTES
+
+    def _decide(self, room: Room) -> Join | float | None:
         """Who leaves the room, or how many seconds to wait (None: until somebody comes)."""
         if not self._rows:
             return None
-        ended = [number for number, row in self._rows.items() if row.future.cancelled() or self._late(row)]
-        if ended:
-            return Join(tuple(ended))
-        waiting = [Waiting(number, row.arrived, len(row.prompt)) for number, row in self._rows.items()]
-        decision = next_group(
-            waiting, now=self._clock(), row_limit=self._row_limit, max_wait_s=self._max_wait_s
+        decision = next_join(
+            [_waiting(number, row) for number, row in self._rows.items()],
+            now=self._clock(),
+            room=room,
+            resident=self._resident(),
+            max_wait_s=self._max_wait_s,
         )
         return decision if isinstance(decision, Join) else decision.seconds
 
-    def _joined(self, chosen: Sequence[Prepared]) -> list[Prepared]:
-        late = [row for row in chosen if self._late(row)]
-        for row in late:
-            fail(row.future, job_timeout())
-        return [row for row in chosen if row not in late and row.future.set_running_or_notify_cancel()]
+    def _resident(self) -> Container[bytes]:
+        return self._prefixes
 
-    def _late(self, row: Prepared) -> bool:
+    def _leave(self, numbers: Sequence[int]) -> list[Prepared]:
+        if numbers:
+            self._changed.notify_all()
+        return [self._rows.pop(number) for number in numbers]
+
+    def _ended(self) -> list[int]:
+        return [number for number, row in self._rows.items() if row.future.cancelled() or self.late(row)]
+
+    def late(self, row: Prepared) -> bool:
         return row.request.deadline is not None and self._clock() >= row.request.deadline
+
+    def _send_away(self, rows: Sequence[Prepared], error: WorkError) -> None:
+        for row in rows:
+            self._prefixes.release(row.pin)
+            fail(row.future, error)
+
+
+def _waiting(number: int, row: Prepared) -> Waiting:
+    built = [cut for cut in row.plan.cuts if cut.built]
+    starts = [0, *(cut.end for cut in built)]
+    pieces = tuple((cut.key, cut.end - start) for cut, start in zip(built, starts, strict=False))
+    return Waiting(number, row.arrived, pieces, len(row.prompt) - row.plan.tail_start)
 
 
 def fail(future: Future[Answer], error: WorkError) -> None:
-    """End a request that has not joined, unless it was cancelled."""
+    """End a request without an answer, unless it was cancelled."""
     if future.set_running_or_notify_cancel():
         future.set_exception(error)
 
 
 def job_timeout() -> WorkError:
-    return TransientWork("job_timeout", "the deadline passed before the request joined a step")
+    return TransientWork("job_timeout", "the deadline passed before the request was answered")
 
 
 def engine_closed() -> WorkError:

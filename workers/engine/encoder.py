@@ -1,0 +1,55 @@
+"""The vision tower, run once for each distinct image that no cache had."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from workers.engine import forward
+from workers.engine.base import Observer
+from workers.engine.encodings import Encoding
+from workers.engine.features import FeatureCache
+from workers.engine.load import QwenModel
+from workers.engine.prepare import Prepared
+
+# Patches of one pass of the tower. More are no faster, and take memory for the activations of all.
+PASS_PATCHES = 16_384
+
+
+class Encoder:
+    """Belongs to the engine's thread."""
+
+    def __init__(self, *, model: QwenModel, cache: FeatureCache, observer: Observer) -> None:
+        self._model = model
+        self._cache = cache
+        self._observer = observer
+
+    def encode(self, requests: Sequence[Prepared]) -> None:
+        """Give every image of these requests its features."""
+        encodings = {image.encoding.key: image.encoding for row in requests for image in row.images}
+        for batch in _batches([each for each in encodings.values() if each.features is None]):
+            self._run(batch)
+
+    def _run(self, encodings: Sequence[Encoding]) -> None:
+        started = time.perf_counter()
+        pictures = [(each.patches, each.grid) for each in encodings if each.patches is not None]
+        for encoding, features in zip(encodings, forward.encode(self._model, pictures), strict=True):
+            encoding.encoded(features)
+            self._cache.write(encoding.key, features.cpu())
+        self._observer.encoded(
+            images=len(encodings),
+            visual_tokens=sum(encoding.grid.tokens for encoding in encodings),
+            seconds=time.perf_counter() - started,
+        )
+
+
+def _batches(encodings: Sequence[Encoding]) -> Iterator[list[Encoding]]:
+    batch: list[Encoding] = []
+    patches = 0
+    for encoding in encodings:
+        size = encoding.grid.height * encoding.grid.width
+        if batch and patches + size > PASS_PATCHES:
+            yield batch
+            batch, patches = [], 0
+        batch.append(encoding)
+        patches += size
+    if batch:
+        yield batch

@@ -1,0 +1,224 @@
+"""The prefix cache: KV of prompt beginnings as a tree of pieces, shared by all requests that begin alike."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from workers.engine.cuts import Cut
+
+# Share of the kept bytes that pieces which only answers made may take: few of them are ever asked for again.
+ANSWERS_SHARE = 0.125
+
+
+class Piece(Protocol):
+    """What a node keeps: a tensor, of which the tree only knows its size."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+@dataclass(eq=False)
+class Node:
+    """The KV of tokens `start` to `end` of every prompt that begins with `key`; whole once it is `built`."""
+
+    key: bytes
+    parent: "Node | None"
+    end: int
+    kv: Piece | None = None
+    built: bool = False
+    from_answer: bool = False
+    indexed: bool = True
+    refs: int = 0  # rows and preparers that hold it, and nodes that continue it
+    serial: int = 0
+
+    @property
+    def start(self) -> int:
+        return self.parent.end if self.parent is not None else 0
+
+    def chain(self) -> list["Node"]:
+        """From the root to this node."""
+        above: list[Node] = []
+        node: Node | None = self
+        while node is not None:
+            above.append(node)
+            node = node.parent
+        return above[::-1]
+
+
+@dataclass
+class Kept:
+    """Nodes that nobody holds, least recently used first."""
+
+    nodes: OrderedDict[bytes, Node] = field(default_factory=OrderedDict)
+    size: int = 0
+
+    def add(self, node: Node) -> None:
+        self.nodes[node.key] = node
+        self.size += _size(node)
+
+    def remove(self, node: Node) -> None:
+        if self.nodes.pop(node.key, None) is not None:
+            self.size -= _size(node)
+
+    def oldest(self) -> Node | None:
+        return next(iter(self.nodes.values()), None)
+
+
+class PrefixCache:
+    """Used from any thread. `budget` bounds the bytes that are kept while nobody holds them.
+
+    What rows hold is never dropped and not counted against the budget: the scheduler bounds that.
+    """
+
+    def __init__(self, *, budget: int) -> None:
+        self._budget = budget
+        self._index: dict[bytes, Node] = {}
+        self._asked, self._answers = Kept(), Kept()
+        self._held = 0
+        self._serial = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held(self) -> int:
+        """Bytes of all nodes, held by rows or kept."""
+        return self._held
+
+    @property
+    def kept(self) -> int:
+        """Bytes of nodes that nobody holds."""
+        return self._asked.size + self._answers.size
+
+    @property
+    def keeps_answers(self) -> bool:
+        return self._budget > 0
+
+    def __contains__(self, key: bytes) -> bool:
+        node = self._index.get(key)
+        return node is not None and node.built
+
+    def acquire(self, cuts: Sequence[Cut]) -> Node | None:
+        """The longest beginning that is here whole, held for the caller."""
+        with self._lock:
+            node = self._longest(cuts, pending=False)
+            if node is not None:
+                self._hold(node)
+            return node
+
+    def claim(self, cuts: Sequence[Cut]) -> Node | None:
+        """The node at the last built cut, held for the caller, with new nodes for whatever is missing.
+
+        New nodes are not `built`: the caller computes them, then says so by `built`, or gives them up by `drop`.
+        """
+        with self._lock:
+            node = self._longest(cuts, pending=True)
+            start = node.end if node is not None else 0
+            for cut in cuts:
+                if cut.built and cut.end > start:
+                    node = self._insert(node, cut.key, cut.end)
+            if node is not None:
+                self._hold(node)
+            return node
+
+    def release(self, node: Node | None) -> None:
+        """Let go what `acquire`, `claim` or `extend` gave."""
+        with self._lock:
+            self._let_go(node)
+
+    def extend(self, parent: Node | None, key: bytes, end: int, kv: Piece) -> Node | None:
+        """A node of what a row computed for itself, held for the caller; None if there is one already."""
+        with self._lock:
+            if key in self._index:
+                return None
+            node = self._insert(parent, key, end)
+            node.from_answer = True
+            self._hold(node)
+            self._fill(node, kv)
+            node.built = True
+            return node
+
+    def fill(self, node: Node, kv: Piece) -> None:
+        """Give a pending node its memory; counted from here on."""
+        with self._lock:
+            if node.kv is None:
+                self._fill(node, kv)
+
+    def complete(self, node: Node) -> None:
+        with self._lock:
+            node.built = True
+
+    def drop(self, node: Node) -> None:
+        """Nobody finds this node any more; its memory goes with the last who holds it."""
+        with self._lock:
+            self._forget(node)
+            if node.refs == 0:
+                self._free(node)
+
+    def _fill(self, node: Node, kv: Piece) -> None:
+        node.kv = kv
+        self._held += kv.nbytes
+
+    def _longest(self, cuts: Sequence[Cut], *, pending: bool) -> Node | None:
+        for cut in reversed(cuts):
+            node = self._index.get(cut.key)
+            if node is not None and (node.built or pending):
+                return node
+        return None
+
+    def _insert(self, parent: Node | None, key: bytes, end: int) -> Node:
+        self._serial += 1
+        node = Node(key, parent, end, serial=self._serial)
+        if parent is not None:
+            self._hold(parent)
+        self._index[key] = node
+        return node
+
+    def _hold(self, node: Node) -> None:
+        if node.refs == 0:
+            self._kept_of(node).remove(node)
+            if node.built:
+                node.from_answer = False
+        node.refs += 1
+
+    def _let_go(self, node: Node | None) -> None:
+        if node is None:
+            return
+        node.refs -= 1
+        if node.refs > 0:
+            return
+        if node.built and node.indexed:
+            self._kept_of(node).add(node)
+            self._shrink()
+        else:
+            self._forget(node)
+            self._free(node)
+
+    def _shrink(self) -> None:
+        while self._answers.size > ANSWERS_SHARE * self._budget or self.kept > self._budget:
+            node = self._answers.oldest() or self._asked.oldest()
+            if node is None:
+                return
+            self._kept_of(node).remove(node)
+            self._forget(node)
+            self._free(node)
+
+    def _forget(self, node: Node) -> None:
+        if node.indexed:
+            node.indexed = False
+            if self._index.get(node.key) is node:
+                del self._index[node.key]
+        if node.refs == 0:
+            self._kept_of(node).remove(node)
+
+    def _free(self, node: Node) -> None:
+        self._held -= _size(node)
+        node.kv = None
+        self._let_go(node.parent)
+
+    def _kept_of(self, node: Node) -> Kept:
+        return self._answers if node.from_answer else self._asked
+
+
+def _size(node: Node) -> int:
+    return node.kv.nbytes if node.kv is not None else 0

@@ -1,0 +1,309 @@
+"""The rows that run, step after step: who has joined is computed, gets its tokens, and leaves when done."""
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from app.errors import FatalWork, WorkError
+from workers.engine import forward
+from workers.engine.base import Answer, Observer
+from workers.engine.encoder import Encoder
+from workers.engine.failures import let_go, out_of_memory, step_failed
+from workers.engine.generation import Generation
+from workers.engine.grammar import Grammars
+from workers.engine.layout import Build, pack
+from workers.engine.load import Checkpoint
+from workers.engine.prefixes import Node, PrefixCache
+from workers.engine.prepare import Prepared
+from workers.engine.rows import Row, chain
+from workers.engine.sampling import broken_rows, choose
+from workers.engine.scheduler import Budget, Room
+from workers.engine.slots import SLOT_TOKENS, Slots
+from workers.engine.waiting import fail, job_timeout
+
+Allowed = NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What every step needs; one per engine."""
+
+    checkpoint: Checkpoint
+    tokenizer: Tokenizer
+    grammars: Grammars
+    encoder: Encoder
+    prefixes: PrefixCache
+    slots: Slots
+    observer: Observer
+    kv_bytes: int
+
+
+class Steps:
+    """One thread calls `run` again and again; each call is one forward pass and settles the rows that end."""
+
+    def __init__(self, tools: Tools, budget: Budget) -> None:
+        self._tools = tools
+        self._model = tools.checkpoint.model
+        self._slots = tools.slots
+        self._prefixes = tools.prefixes
+        self._budget = budget
+        self._rows: list[Row] = []  # by slot
+        self._grammar_pool = ThreadPoolExecutor(1, thread_name_prefix="engine-grammar")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def close(self) -> None:
+        self._grammar_pool.shutdown()
+
+    def room(self) -> Room:
+        """What the next step can take beside the rows that run."""
+        rows = len(self._rows)
+        held = self._prefixes.held - self._prefixes.kept
+        return Room(
+            running=rows,
+            rows=max(0, self._budget.rows - rows),
+            tokens=max(0, self._budget.tokens - rows),
+            kv_tokens=max(0, (self._tools.kv_bytes - held) // self._slots.shape.token_bytes),
+        )
+
+    def run(self, joining: Sequence[Prepared]) -> None:
+        """One step; whatever fails is in the futures of those that it failed for."""
+        for row in [row for row in self._rows if row.prepared.future.cancelled() or _late(row)]:
+            self._leave(row)
+            fail(row.prepared.future, job_timeout())
+        decoding = list(self._rows)
+        entering = [self._enter(prepared) for prepared in joining]
+        self._attempt(decoding, [row for row in entering if row is not None])
+
+    def _enter(self, prepared: Prepared) -> Row | None:
+        request = prepared.request
+        try:
+            matcher = self._tools.grammars.matcher(request.constraint) if request.constraint else None
+        except WorkError as error:
+            self._prefixes.release(prepared.pin)
+            fail(prepared.future, error)
+            return None
+        generation = Generation(
+            sampling=request.sampling,
+            prompt=prepared.prompt.ids,
+            tokenizer=self._tools.tokenizer,
+            end_ids=self._tools.checkpoint.end_ids,
+            matcher=matcher,
+            on_text=request.on_text,
+        )
+        return Row(prepared, generation, pin=prepared.pin)
+
+    def _attempt(self, decoding: Sequence[Row], joining: Sequence[Row]) -> None:
+        """Run a step; on failure run its halves, down to rows alone, so that a fault costs its own row only."""
+        if not decoding and not joining:
+            return
+        error = self._try(decoding, joining)
+        if error is None:
+            return
+        if len(decoding) + len(joining) == 1:
+            row = [*decoding, *joining][0]
+            self._leave(row)
+            fail(row.prepared.future, error)
+        elif decoding and joining:
+            self._attempt(decoding, [])
+            self._attempt([], joining)
+        else:
+            for half in _halves(decoding):
+                self._attempt(half, [])
+            for half in _halves(joining):
+                self._attempt([], half)
+
+    def _try(self, decoding: Sequence[Row], joining: Sequence[Row]) -> WorkError | None:
+        """The error as a value: one that is still being handled would keep the step's tensors alive.
+
+        Until the model has run nothing is changed that a second try would not change in the same way.
+        """
+        builds: list[Build] = []
+        started = time.perf_counter()
+        try:
+            builds = self._claim(joining)
+            self._tools.encoder.encode([build.source for build in builds])
+            logits, rows, allowed = self._forward(builds, joining, decoding)
+        except (torch.OutOfMemoryError, MemoryError):
+            error = self._no_memory(builds, joining, decoding)
+        except Exception as raised:
+            let_go(raised)
+            error = step_failed(raised)
+        else:
+            self._joined(builds, joining)
+            self._settle(logits, rows, allowed)
+            self._stepped(builds, joining, decoding, time.perf_counter() - started)
+            return None
+        self._undo(builds, joining)
+        return error
+
+    def _claim(self, joining: Sequence[Row]) -> list[Build]:
+        """Hold each row's pieces; those that are not there yet are built in this step, parents first."""
+        builds: dict[Node, Build] = {}
+        for row in joining:
+            row.node = self._prefixes.claim(row.prepared.plan.cuts)
+            row.cached = row.start
+            for node in chain(row.node):
+                if not node.built and node not in builds:
+                    builds[node] = Build(node, row.prepared)
+                    row.cached -= node.end - node.start
+        for node in builds:
+            self._prefixes.fill(node, self._slots.shape.piece(node.end - node.start))
+        for row in joining:
+            row.slot = self._slots.take()
+            self._rows.append(row)
+        return sorted(builds.values(), key=lambda build: build.node.serial)
+
+    def _forward(
+        self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row]
+    ) -> tuple[torch.Tensor, list[Row], list[Future[Allowed]]]:
+        """Grammars are asked on a thread of their own while the model runs."""
+        for row in decoding:
+            self._make_place(row)
+        packed = pack(builds=builds, joining=joining, decoding=decoding, slots=self._slots)
+        allowed = [self._grammar_pool.submit(row.generation.allowed) for row in packed.rows]
+        return forward.step(self._model, packed), packed.rows, allowed
+
+    def _joined(self, builds: Iterable[Build], joining: Sequence[Row]) -> None:
+        """The model has run: the pieces are whole, and the prompts' tails stand in their slots."""
+        for build in builds:
+            self._prefixes.complete(build.node)
+        for row in joining:
+            row.own = len(row.tail)
+            self._unpin(row)
+        self._budget.passed()
+
+    def _undo(self, builds: Iterable[Build], joining: Sequence[Row]) -> None:
+        for row in joining:
+            self._free(row)
+        for build in builds:
+            self._prefixes.drop(build.node)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _settle(self, logits: torch.Tensor, rows: Sequence[Row], allowed: Sequence[Future[Allowed]]) -> None:
+        """Give each row its next token; those that are done leave with their answers."""
+        broken = set(broken_rows(logits))
+        good: list[tuple[int, Row, Allowed]] = []
+        for number, (row, mask) in enumerate(zip(rows, allowed, strict=True)):
+            error = mask.exception()
+            if number in broken:
+                error = FatalWork("nan_logits", "the model's output was not a number")
+            if error is None:
+                good.append((number, row, mask.result()))
+            else:
+                self._fail(row, error)
+        if not good:
+            return
+        chosen = logits[[number for number, _, _ in good]] if len(good) < len(rows) else logits
+        tokens = choose(chosen, [row.generation.turn(mask) for _, row, mask in good])
+        for (number, row, _), token in zip(good, tokens, strict=True):
+            self._accept(row, token, logits[number])
+
+    def _accept(self, row: Row, token: int, logits: torch.Tensor) -> None:
+        fresh = not row.generation.tokens
+        row.own += 0 if fresh else 1
+        try:
+            done = row.generation.accept(token, logits)
+            answer = row.generation.answer(cached_tokens=row.cached) if done else None
+        except Exception as error:
+            self._fail(row, error)
+            return
+        if answer is not None:
+            self._keep_answer(row)
+            self._leave(row)
+            _succeed(row.prepared.future, answer)
+
+    def _fail(self, row: Row, error: BaseException) -> None:
+        """End a row whose step went well for others. Its own pieces may be spoiled: nobody finds them again."""
+        for node in chain(row.node):
+            self._prefixes.drop(node)
+        self._leave(row)
+        fail(row.prepared.future, error if isinstance(error, WorkError) else step_failed(error))
+
+    def _leave(self, row: Row) -> None:
+        self._free(row)
+        self._unpin(row)
+
+    def _free(self, row: Row) -> None:
+        """Give back the row's slot and pieces; one that will be tried again keeps its pin."""
+        if row.slot >= 0:
+            self._slots.give_back(row.slot)
+            moved = self._rows.pop()
+            if moved is not row:
+                moved.slot = row.slot
+                self._rows[row.slot] = moved
+            row.slot = -1
+        self._prefixes.release(row.node)
+        row.node = None
+
+    def _unpin(self, row: Row) -> None:
+        self._prefixes.release(row.pin)
+        row.pin = None
+
+    def _make_place(self, row: Row) -> None:
+        """A full slot becomes a piece of the row's prefix, and the row goes on with an empty one."""
+        if row.own < SLOT_TOKENS:
+            return
+        cut = row.cut_here()
+        node = self._prefixes.extend(
+            row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own)
+        ) or self._prefixes.acquire([cut])
+        self._prefixes.release(row.node)
+        row.node, row.own = node, 0
+
+    def _keep_answer(self, row: Row) -> None:
+        """A next turn that repeats this one finds its KV."""
+        if not self._prefixes.keeps_answers or not row.own:
+            return
+        cut = row.cut_here()
+        self._prefixes.release(
+            self._prefixes.extend(row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own))
+        )
+
+    def _no_memory(
+        self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row]
+    ) -> WorkError:
+        rows = len(joining) + len(decoding)
+        self._tools.observer.out_of_memory(rows=rows)
+        self._budget.lower(rows=rows, tokens=_new_tokens(builds, joining) + len(decoding))
+        return out_of_memory()
+
+    def _stepped(
+        self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row], seconds: float
+    ) -> None:
+        self._tools.observer.stepped(
+            rows=len(joining) + len(decoding),
+            row_limit=self._budget.most_rows,
+            joined=len(joining),
+            prompt_tokens=_new_tokens(builds, joining),
+            cached_tokens=sum(row.cached for row in joining),
+            seconds=seconds,
+        )
+
+
+def _new_tokens(builds: Sequence[Build], joining: Sequence[Row]) -> int:
+    pieces = sum(build.node.end - build.node.start for build in builds)
+    return pieces + sum(len(row.prepared.prompt) - row.prepared.plan.tail_start for row in joining)
+
+
+def _halves(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    middle = (len(rows) + 1) // 2
+    return [half for half in (rows[:middle], rows[middle:]) if half]
+
+
+def _late(row: Row) -> bool:
+    deadline = row.prepared.request.deadline
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def _succeed(future: Future[Answer], answer: Answer) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_result(answer)
