@@ -41,7 +41,7 @@ STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every r
 ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.")
 TOKENS = Counter(
     "vqueue_tokens",
-    "Tokens by kind: prompt (computed), cached (of prompts, not computed again), completion, visual (encoded).",
+    "Tokens by kind: prompt (computed), cached (of prompts, computed before), completion, visual (encoded).",
     ["kind"],
 )
 FEATURE_READS = Counter("vqueue_feature_reads", "Look-ups of an image's features.", ["tier"])
@@ -62,9 +62,8 @@ FEATURES_STORED = Counter("vqueue_features_stored", "Images whose features a tie
 FEATURES_STORED_BYTES = Counter(
     "vqueue_features_stored_bytes", "Bytes of features that a tier took.", ["tier"]
 )
-FEATURES_EVICTED = Counter("vqueue_features_evicted", "Images whose features left a full tier.", ["tier"])
+FEATURES_EVICTED = Counter("vqueue_features_evicted", "Images whose features left Redis for others.")
 FEATURE_CHECKS = Counter("vqueue_feature_checks", "Sampled hits that were encoded anew.", ["outcome"])
-NEAR_DUPLICATES = Counter("vqueue_near_duplicates", "Images answered for by one that looks the same.")
 IMAGES_ENCODED = Counter("vqueue_images_encoded", "Images that the vision tower worked through.")
 OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.")
 OUT_OF_MEMORY_ROWS = Histogram(

@@ -75,7 +75,7 @@ class Plan:
 
 
 def plan_cuts(ids: NDArray[np.int64], *, scope: str, marks: Marks, images: Sequence[tuple[int, str]]) -> Plan:
-    """Cut a prompt after every image and every turn; `images` are the places and keys of its images, in order."""
+    """Cut a prompt after every image and every turn; `images` are its images' places and keys, in order."""
     firm = _after_images(ids, marks)
     places = _places(ids, marks, firm)
     built = _built(places, firm)
@@ -109,7 +109,7 @@ def _places(ids: NDArray[np.int64], marks: Marks, firm: set[int]) -> set[int]:
 
 
 def _built(places: set[int], firm: set[int]) -> set[int]:
-    """Of neighbouring places only the last ends a piece, and no piece is tiny; an image's end always ends one."""
+    """Of neighbours only the last ends a piece, and no piece is tiny; but an image's end always ends one."""
     built: set[int] = set()
     ordered = sorted(places)
     last = 0

@@ -1,7 +1,7 @@
 """Attention of one step whose rows are packed into a single sequence, without padding and without copies.
 
-A token attends to its row's own tokens and to the pieces of prefix before them. Pieces stay where they are and
-serve all rows below them at once; the parts are joined by their log-sum-exps.
+A token attends to its row's own tokens and to the pieces of prefix before them. Pieces stay where they are
+and serve all rows below them at once; the parts are joined by their log-sum-exps.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    _mask: torch.Tensor | None,
     *,
     scaling: float,
     layout: Layout,

@@ -109,7 +109,7 @@ class PrefixCache:
     def claim(self, cuts: Sequence[Cut]) -> Node | None:
         """The node at the last built cut, held for the caller, with new nodes for whatever is missing.
 
-        New nodes are not `built`: the caller computes them, then says so by `built`, or gives them up by `drop`.
+        New nodes are not `built`: the caller computes them and says so by `complete`, or gives up by `drop`.
         """
         with self._lock:
             node = self._longest(cuts, pending=True)

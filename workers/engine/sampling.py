@@ -23,8 +23,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a row brings to one choice: `seen` are its distinct tokens where it wants them penalised, `allowed`
-    (vocabulary,) the tokens that its grammar lets it take."""
+    """What a row brings to one choice.
+
+    `seen` are its distinct tokens where it wants them penalised, `allowed` (vocabulary,) what its grammar
+    lets it take.
+    """
 
     sampling: Sampling
     draws: Draws

@@ -101,7 +101,7 @@ class Steps:
         return Row(prepared, generation, pin=prepared.pin)
 
     def _attempt(self, decoding: Sequence[Row], joining: Sequence[Row]) -> None:
-        """Run a step; on failure run its halves, down to rows alone, so that a fault costs its own row only."""
+        """Run a step; on failure its halves, down to rows alone, so that a fault costs its own row only."""
         if not decoding and not joining:
             return
         error = self._try(decoding, joining)
@@ -222,7 +222,7 @@ class Steps:
             _succeed(row.prepared.future, answer)
 
     def _fail(self, row: Row, error: BaseException) -> None:
-        """End a row whose step went well for others. Its own pieces may be spoiled: nobody finds them again."""
+        """End a row whose step went well for others. Its pieces may be spoiled: nobody finds them again."""
         for node in chain(row.node):
             self._prefixes.drop(node)
         self._leave(row)

@@ -9,13 +9,12 @@ import torch
 
 from app.errors import WorkError
 from workers.engine.base import Answer, Observer, Request
-from workers.engine.feature_codec import Format
-from workers.engine.feature_setup import FeatureSettings, open_features
-from workers.engine.features import FeatureCache
 from workers.engine.encoder import Encoder
 from workers.engine.encodings import Encodings
 from workers.engine.failures import let_go, prepare_failed
-from workers.engine.grammar import Grammars
+from workers.engine.feature_codec import Format
+from workers.engine.feature_setup import FeatureSettings, open_features
+from workers.engine.features import FeatureCache
 from workers.engine.load import Checkpoint, Dtype, load_checkpoint
 from workers.engine.prefixes import PrefixCache
 from workers.engine.prepare import Preparer
