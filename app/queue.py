@@ -65,6 +65,7 @@ def dead_queue() -> Queue:
 def make_celery(settings: Settings) -> Celery:
     """The Celery app of worker and dispatcher. JSON only; late acks; no results, ETA or retries of its own.
 
+    Its queues are those of the models that a worker with these settings serves.
     Retry times live in Postgres. The pool must not touch prefetch counts: with the threads pool that
     deadlocks after a RabbitMQ restart.
     """
@@ -87,7 +88,7 @@ def make_celery(settings: Settings) -> Celery:
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_create_missing_queues=False,
-        task_queues=[chunk_queue(settings.served_model, amqp=amqp)],
+        task_queues=[chunk_queue(model, amqp=amqp) for model in settings.resident_models],
         worker_prefetch_multiplier=1,
         worker_enable_prefetch_count_reduction=False,
         worker_send_task_events=True,

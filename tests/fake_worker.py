@@ -15,6 +15,7 @@ from app.config import Settings, read_settings
 from tests.waiting import eventually
 from workers.engine.base import Engine, Request, texts
 from workers.engine.fake import FakeEngine, echo
+from workers.pool import open_pool
 from workers.serve import serve, worker_name
 
 
@@ -42,4 +43,4 @@ if __name__ == "__main__":
     settings = read_settings()
     signals.task_postrun.connect(die_before_ack)  # Celery acknowledges after this signal
     telemetry.configure_logs(log_format="json", level="INFO", role="worker", worker=worker_name())
-    sys.exit(serve(settings, open_fake))
+    sys.exit(serve(settings, open_pool(settings, open_fake)))

@@ -1,4 +1,4 @@
-"""The worker process: loads the model once and serves it."""
+"""The worker process: loads its models once and serves them."""
 
 import os
 import sys
@@ -12,6 +12,7 @@ from app.images import NORMALISER_VERSION
 from workers.engine.base import Engine
 from workers.engine.transformers import open_engine
 from workers.observe import EngineMetrics
+from workers.pool import EnginePool, open_pool
 from workers.serve import serve, worker_name
 
 log = structlog.get_logger()
@@ -36,10 +37,10 @@ def open_transformers(settings: Settings) -> Engine:
     )
 
 
-def open_or_exit(settings: Settings) -> Engine:
-    """The engine. A model that is refused ends the process with os.EX_CONFIG: a restart changes nothing."""
+def open_or_exit(settings: Settings) -> EnginePool:
+    """The engines. A model that is refused ends the process with os.EX_CONFIG: a restart changes nothing."""
     try:
-        return open_transformers(settings)
+        return open_pool(settings, open_transformers)
     except FatalWork as error:
         log.critical("model_refused", code=error.code, reason=error.message)
         sys.exit(os.EX_CONFIG)
@@ -50,7 +51,7 @@ def main() -> None:
     telemetry.configure_logs(
         log_format=settings.log_format, level=settings.log_level, role="worker", worker=worker_name()
     )
-    sys.exit(serve(settings, open_or_exit))
+    sys.exit(serve(settings, open_or_exit(settings)))
 
 
 if __name__ == "__main__":

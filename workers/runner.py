@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
@@ -18,6 +18,7 @@ from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.engine.base import Answer, Engine, Image
 from workers.leases import Leases
+from workers.pool import EnginePool
 from workers.requests import read_request
 
 log = structlog.get_logger()
@@ -36,7 +37,7 @@ class Runner:
         self,
         *,
         sessions: Sessions,
-        engine: Engine,
+        pool: EnginePool,
         leases: Leases,
         read_image: ImageReader,
         readers: Executor,
@@ -46,7 +47,7 @@ class Runner:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sessions = sessions
-        self._engine = engine
+        self._pool = pool
         self._leases = leases
         self._read_image = read_image
         self._readers = readers
@@ -70,7 +71,9 @@ class Runner:
             outcomes = self._outcomes(claimed)
             # Finished answers are kept until the leases end: then others may run the jobs again.
             return self._through_outages(
-                "record", lambda: self._record_once(outcomes), left_s=lambda: self._leases.left_s(held)
+                "record",
+                lambda: self._record_once(claimed, outcomes),
+                left_s=lambda: self._leases.left_s(held),
             )
 
     def _claim(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
@@ -112,7 +115,8 @@ class Runner:
             if missing := [image_id for image_id in job.image_ids if image_id not in pictures]:
                 raise InvalidWork("image_deleted", f"{len(missing)} of the job's images were deleted.")
             decoded = tuple(pictures[image_id].result() for image_id in job.image_ids)
-            return self._engine.submit(read_request(job, decoded, self._settings))
+            resident = self._pool.resident(job.model)
+            return resident.engine.submit(read_request(job, decoded, resident.settings))
         except Exception as error:  # one job's fault must not take its chunk along
             refused: Future[Answer] = Future()
             refused.set_exception(error)
@@ -180,14 +184,16 @@ class Runner:
                 log.warning("database_away", stage=stage, left_s=round(left_s(), 1))
                 self._pause(OUTAGE_PAUSE_S)
 
-    def _record_once(self, outcomes: Sequence[Outcome]) -> int:
+    def _record_once(self, claimed: Sequence[ClaimedJob], outcomes: Sequence[Outcome]) -> int:
         answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, FailureRow)]
         returns = [outcome for outcome in outcomes if isinstance(outcome, ReturnRow)]
         with transaction(self._sessions) as session:
-            answered = jobs.record_answers(
-                session, answers, model=self._engine.model, revision=self._engine.revision
-            )
+            answered = {
+                job_id
+                for engine, rows in self._by_engine(claimed, answers)
+                for job_id in jobs.record_answers(session, rows, model=engine.model, revision=engine.revision)
+            }
             failed = jobs.record_failures(session, failures)
             returned = jobs.hand_back(session, returns)
         telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))
@@ -202,6 +208,15 @@ class Runner:
             dropped=len(outcomes) - recorded,
         )
         return recorded
+
+    def _by_engine(
+        self, claimed: Sequence[ClaimedJob], answers: Sequence[AnswerRow]
+    ) -> Iterator[tuple[Engine, list[AnswerRow]]]:
+        """Answers with the engine that made them; a chunk has one model, but its message does not say so."""
+        models = {job.id: job.model for job in claimed}
+        for model in sorted({models[answer.job_id] for answer in answers}):
+            rows = [answer for answer in answers if models[answer.job_id] == model]
+            yield self._pool.resident(model).engine, rows
 
 
 def _held(claimed: Sequence[ClaimedJob]) -> list[Held]:

@@ -1,8 +1,7 @@
-"""A worker around any engine: takes chunks from the broker, drains on SIGTERM."""
+"""A worker around any engines: takes chunks from the broker, drains on SIGTERM."""
 
 import os
 import socket
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import Any
@@ -18,16 +17,15 @@ from app.loops import Loop
 from app.objects import make_objects
 from app.queue import make_celery
 from app.store import workers
-from workers.engine.base import Engine
 from workers.gpu import watch_gpus
 from workers.leases import Leases
 from workers.pictures import PictureReader
+from workers.pool import EnginePool
+from workers.queues import consume_apart, queue_names
 from workers.runner import Runner
 from workers.tasks import register
 
 log = structlog.get_logger()
-
-OpenEngine = Callable[[Settings], Engine]
 
 
 def worker_name() -> str:
@@ -35,50 +33,50 @@ def worker_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-def serve(settings: Settings, open_model: OpenEngine) -> int:
-    """Serve until SIGTERM; the exit code. The same for every engine: tests hand in the fake one."""
+def serve(settings: Settings, pool: EnginePool) -> int:
+    """Serve until SIGTERM; the exit code. The same for every engine: tests hand in fake ones."""
     worker = worker_name()
-    engine = open_model(settings)
+    threads = settings.worker_threads * len(pool.residents)
     database = make_engine(
         settings.database_url.get_secret_value(),
         # Every chunk thread, the heartbeat, and one to spare.
-        pool_size=settings.worker_threads + 2,
+        pool_size=threads + 2,
         application="worker",
     )
     sessions = make_sessions(database)
     objects = make_objects(settings)
     leases = Leases(sessions=sessions, worker=worker, settings=settings)
     heartbeat = Loop("heartbeat", leases.step, idle_s=settings.heartbeat_s)
-    with ThreadPoolExecutor(2 * settings.worker_threads, thread_name_prefix="read") as readers:
+    with ThreadPoolExecutor(2 * threads, thread_name_prefix="read") as readers:
         runner = Runner(
             sessions=sessions,
-            engine=engine,
+            pool=pool,
             leases=leases,
             read_image=PictureReader(objects=objects, limits=image_limits(settings)),
             readers=readers,
             settings=settings,
             worker=worker,
         )
-        _announce(sessions, worker, engine)
+        _announce(sessions, worker, pool)
         heartbeat.start()
         telemetry.serve_metrics(settings.metrics_port, role="worker")
         celery = make_celery(settings)
         register(celery, runner)
         try:
-            return _consume(celery, settings, worker, engine)
+            return _consume(celery, settings, worker, pool)
         finally:
-            engine.close()
+            pool.close()
             heartbeat.stop()
             heartbeat.join(settings.heartbeat_s)
             _leave(sessions, worker)
 
 
-def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) -> int:
+def _consume(celery: Celery, settings: Settings, worker: str, pool: EnginePool) -> int:
     """Take chunks until told to stop. What still runs `drain_s` after that is handed back unfinished."""
 
     def close() -> None:
         log.warning("engine_closes")
-        engine.close()  # what has not joined fails with engine_closed, which the runner hands back
+        pool.close()  # what has not joined fails with engine_closed, which the runner hands back
 
     def drain(**_: object) -> None:
         log.info("worker_drains", within_s=settings.drain_s)
@@ -87,11 +85,15 @@ def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) ->
         last_call.start()
 
     signals.worker_shutting_down.connect(drain, weak=False)
+    first, *further = queue_names(celery)
+    if further:
+        consume_apart(celery)
     # Celery's own worker class takes its options by keyword only, untyped.
     consumer: Any = celery.Worker(
         pool="threads",
-        concurrency=settings.worker_threads,
-        hostname=f"{settings.served_model}@{worker}",
+        queues=[first],
+        concurrency=settings.worker_threads * (1 + len(further)),
+        hostname=f"{'+'.join(pool.residents)}@{worker}",
         loglevel=settings.log_level,
         quiet=True,
         without_mingle=True,
@@ -101,10 +103,18 @@ def _consume(celery: Celery, settings: Settings, worker: str, engine: Engine) ->
     return int(consumer.exitcode or 0)
 
 
-def _announce(sessions: Sessions, worker: str, engine: Engine) -> None:
+def _announce(sessions: Sessions, worker: str, pool: EnginePool) -> None:
+    engines = [resident.engine for resident in pool.residents.values()]
     with transaction(sessions) as session:
-        workers.register(session, worker=worker, role="worker", model=engine.model, revision=engine.revision)
-    log.info("worker_ready", model=engine.model, revision=engine.revision, gpus=watch_gpus())
+        for engine in engines:
+            workers.register(
+                session, worker=worker, role="worker", model=engine.model, revision=engine.revision
+            )
+    log.info(
+        "worker_ready",
+        models={engine.model: engine.revision for engine in engines},
+        gpus=watch_gpus(),
+    )
 
 
 def _leave(sessions: Sessions, worker: str) -> None:

@@ -1,10 +1,11 @@
-"""Processes that serve models, and when they were last heard of."""
+"""The models that processes serve, and when those were last heard of."""
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 
-def register(session: Session, *, worker: str, role: str, model: str | None, revision: str | None) -> None:
+def register(session: Session, *, worker: str, role: str, model: str, revision: str) -> None:
+    """Tell that a process serves a model: a row for each, named after both. A worker's name has no slash."""
     session.execute(
         text(
             """
@@ -12,16 +13,33 @@ def register(session: Session, *, worker: str, role: str, model: str | None, rev
             ON CONFLICT (id) DO UPDATE SET heartbeat_at = now()
             """
         ),
-        {"id": worker, "role": role, "model": model, "revision": revision},
+        {"id": f"{worker}/{model}", "role": role, "model": model, "revision": revision},
     )
 
 
 def heartbeat(session: Session, *, worker: str) -> None:
-    session.execute(text("UPDATE workers SET heartbeat_at = now() WHERE id = :id"), {"id": worker})
+    session.execute(
+        text("UPDATE workers SET heartbeat_at = now() WHERE split_part(id, '/', 1) = :worker"),
+        {"worker": worker},
+    )
 
 
 def leave(session: Session, *, worker: str) -> None:
-    session.execute(text("DELETE FROM workers WHERE id = :id"), {"id": worker})
+    session.execute(text("DELETE FROM workers WHERE split_part(id, '/', 1) = :worker"), {"worker": worker})
+
+
+def count_live(session: Session, *, within_s: float) -> dict[str, int]:
+    """Processes heard of within this time, by the model that they serve."""
+    rows = session.execute(
+        text(
+            """
+            SELECT model, count(*) AS n FROM workers
+            WHERE heartbeat_at >= now() - :within * interval '1 second' AND model IS NOT NULL GROUP BY model
+            """
+        ),
+        {"within": within_s},
+    )
+    return {row.model: row.n for row in rows}
 
 
 def forget_silent(session: Session, *, after_s: float) -> int:

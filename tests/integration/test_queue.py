@@ -9,10 +9,11 @@ import pytest
 from kombu.connection import Connection
 from pydantic import SecretStr
 
-from app.config import Settings
+from app.config import Settings, read_option
 from app.db import Sessions
 from app.dispatch import Dispatcher
 from app.errors import TransientWork
+from app.model_list import read_models
 from app.planner import Chunk
 from app.queue import ChunkSender, chunk_queue, is_amqp, make_celery
 from app.states import JobState
@@ -57,8 +58,10 @@ def worker(settings: Settings, folder: Path, name: str = "worker") -> Process:
     return Process("tests.fake_worker", settings, folder / f"{name}.log")
 
 
-def ask(rows: Rows, settings: Settings, question: str, count: int = 1) -> list[int]:
-    ids = rows.add_jobs(count, model=settings.served_model)
+def ask(
+    rows: Rows, settings: Settings, question: str, count: int = 1, *, model: str | None = None
+) -> list[int]:
+    ids = rows.add_jobs(count, model=model or settings.served_model)
     prompt = '{"turns": [{"role": "user", "parts": [{"text": "%s"}]}]}' % question  # noqa: UP031 - braces
     rows.run("UPDATE jobs SET prompt = :prompt WHERE id = ANY(:ids)", prompt=prompt, ids=ids)
     return ids
@@ -228,3 +231,55 @@ def test_a_message_delivered_twice_stores_one_answer(
         eventually(lambda: completed(rows, ids))
     assert rows.one("SELECT count(*) FROM answers") == 4
     assert rows.all("SELECT DISTINCT attempt FROM jobs") == [1]
+
+
+@pytest.fixture
+def two_models(on_broker: Settings) -> Settings:
+    """The same broker for two models of the test's own, neither yet with a queue."""
+    names = [f"{size}{uuid4().hex[:8]}" for size in ("small", "large")]
+    models = read_models(",".join(f"{name}=/models/{name}" for name in names), read_option)
+    return on_broker.model_copy(update={"models": models, "chunk_jobs": 1})
+
+
+def test_one_worker_serves_two_models_and_a_busy_one_holds_up_no_other(
+    rows: Rows, db: Sessions, sender: ChunkSender, two_models: Settings, tmp_path: Path
+) -> None:
+    """The large model has more chunks than the worker has threads, and ends none of them for now."""
+    small, large = two_models.served_models
+    gate = tmp_path / "gate"
+    dispatcher = Dispatcher(sessions=db, sender=sender, settings=two_models)
+    for busy, quick in ((large, small), (small, large)):
+        gate.unlink(missing_ok=True)
+        with worker(two_models, tmp_path, f"{busy}-is-busy") as process:
+            eventually(lambda process=process: process.says("worker_ready"), within_s=30)
+            held = ask(rows, two_models, f"wait for {gate}", count=8, model=busy)
+            dispatcher.send()
+            eventually(lambda: "running" in rows.states().values())
+            ids = ask(rows, two_models, "quick?", count=8, model=quick)
+            dispatcher.send()
+            eventually(lambda ids=ids: completed(rows, ids), within_s=20)
+            gate.touch()
+            eventually(lambda held=held: completed(rows, held), within_s=20)
+            assert process.terminate() == 0
+    assert rows.all("SELECT DISTINCT a.model = j.model FROM answers a JOIN jobs j ON j.id = a.job_id") == [
+        True
+    ]
+    assert rows.all("SELECT DISTINCT attempt FROM jobs") == [1]
+
+
+def test_two_workers_serve_a_model_each(
+    rows: Rows, db: Sessions, sender: ChunkSender, two_models: Settings, tmp_path: Path
+) -> None:
+    small, large = two_models.served_models
+    dispatcher = Dispatcher(sessions=db, sender=sender, settings=two_models)
+    ids = ask(rows, two_models, "small?", model=small) + ask(rows, two_models, "large?", model=large)
+    dispatcher.send()
+    with worker(two_models.model_copy(update={"worker_models": (small,)}), tmp_path, "first") as first:
+        eventually(lambda: completed(rows, ids[:1]), within_s=30)
+        assert rows.states()[ids[1]] == JobState.QUEUED
+        with worker(two_models.model_copy(update={"worker_models": (large,)}), tmp_path, "second") as second:
+            eventually(lambda: completed(rows, ids), within_s=30)
+            assert rows.all("SELECT model FROM workers ORDER BY model DESC") == [small, large]
+            assert (first.terminate(), second.terminate()) == (0, 0)
+    assert rows.one("SELECT count(DISTINCT worker) FROM jobs") == 2
+    assert rows.one("SELECT count(*) FROM workers") == 0

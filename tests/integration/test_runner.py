@@ -1,6 +1,6 @@
 """A chunk is run, recorded and forgotten; whatever fails in it fails alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import Engine as Database
 from sqlalchemy import create_engine
 
-from app.config import Settings
+from app.config import Settings, read_option
 from app.db import Sessions, make_sessions
 from app.errors import ImageError, InvalidWork, TransientWork
+from app.model_list import read_models
 from app.states import JobState
 from app.store.images import ImageRow
 from app.store.jobs import Held
@@ -20,6 +21,7 @@ from tests.waiting import eventually
 from workers.engine.base import Image, Pixels, Request
 from workers.engine.fake import FakeEngine, echo
 from workers.leases import Leases
+from workers.pool import EnginePool, Resident
 from workers.runner import Runner
 
 PIXELS = np.zeros((4, 4, 3), np.uint8)
@@ -54,13 +56,15 @@ def make_runner(db: Sessions, settings: Settings, readers: ThreadPoolExecutor) -
         read: Callable[[ImageRow], Image] = read_image,
         sessions: Sessions = db,
         leases: Leases | None = None,
+        others: Mapping[str, FakeEngine] | None = None,
         pause: Callable[[float], None] = lambda _: None,
         **changes: object,
     ) -> Runner:
         chosen = settings.model_copy(update=changes)
+        engines = {"demo": engine or FakeEngine(rows=4), **(others or {})}
         return Runner(
             sessions=sessions,
-            engine=engine or FakeEngine(rows=4),
+            pool=EnginePool({name: Resident(one, chosen.for_model(name)) for name, one in engines.items()}),
             leases=leases or Leases(sessions=db, worker="w1", settings=chosen),
             read_image=read,
             readers=readers,
@@ -78,6 +82,28 @@ def test_every_job_of_a_chunk_gets_its_answer(rows: Rows, make_runner: MakeRunne
     assert make_runner().run(ids) == 3
     assert rows.all("SELECT text FROM answers") == ["Hello?"] * 3
     assert rows.counts() == (3, 3, 0)
+
+
+def test_each_job_is_answered_by_its_model_under_the_limits_of_that(
+    rows: Rows, make_runner: MakeRunner
+) -> None:
+    models = read_models("demo=x max_new_tokens=7, large=y max_new_tokens=9", read_option)
+    demo, large = (FakeEngine(model=name, revision=f"{name}-1") for name in ("demo", "large"))
+    ids = [*rows.add_jobs(1), *rows.add_jobs(2, model="large")]
+    rows.run("UPDATE jobs SET params = '{}'")
+    assert make_runner(demo, others={"large": large}, models=models).run(ids) == 3
+    assert [request.sampling.max_tokens for request in demo.joined + large.joined] == [7, 9, 9]
+    assert rows.all("SELECT model || ' ' || revision FROM answers ORDER BY job_id") == [
+        "demo demo-1",
+        "large large-1",
+        "large large-1",
+    ]
+
+
+def test_a_job_whose_model_is_not_here_is_left_to_another_worker(rows: Rows, make_runner: MakeRunner) -> None:
+    (job_id,) = rows.add_jobs(1, model="large")
+    assert make_runner().run([job_id]) == 1
+    assert rows.states() == {job_id: JobState.READY}
 
 
 def test_a_chunk_delivered_twice_is_answered_once(rows: Rows, make_runner: MakeRunner) -> None:
