@@ -61,7 +61,11 @@ class Settings(BaseSettings):
     # About what fits Qwen3-VL's largest context of 262,144 tokens.
     prompt_max_chars: int = Field(default=1_000_000, ge=1)
     feature_cache_bytes: int = Field(default=256 * MIB, ge=0)  # memory tier, per worker
+    feature_cache_redis_bytes: int = Field(default=512 * MIB, ge=0)  # Redis tier, all workers together
     feature_cache_ttl_s: int = Field(default=86_400, ge=1)  # Redis tier
+    feature_cache_format: Literal["native", "int8"] = "native"
+    feature_check_share: float = Field(default=0.0, ge=0, le=1)  # hits that are encoded anew and compared
+    shared_cache_tenants: Annotated[tuple[str, ...], NoDecode] = ()  # names or ids that share one cache
     worker_threads: int = Field(default=4, ge=1)
 
     # Images.
@@ -130,7 +134,14 @@ class Settings(BaseSettings):
             raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
         return value
 
-    @field_validator("s3_source_buckets", "fetch_allow_hosts", "fetch_ports", "worker_models", mode="before")
+    @field_validator(
+        "s3_source_buckets",
+        "fetch_allow_hosts",
+        "fetch_ports",
+        "worker_models",
+        "shared_cache_tenants",
+        mode="before",
+    )
     @classmethod
     def _split_commas(cls, value: object) -> object:
         if isinstance(value, str):

@@ -30,6 +30,9 @@ STAGE_SECONDS = Histogram(
 JOBS = Gauge("vqueue_jobs", "Jobs that have not ended, by state.", ["state"])
 IMAGES = Gauge("vqueue_images", "Images that are not stored yet, by state.", ["state"])
 BATCHES = Gauge("vqueue_batches", "Batches that have not ended, by status.", ["status"])
+MODEL_WORKERS = Gauge(
+    "vqueue_model_workers", "Workers that serve a model and were heard of lately.", ["model"]
+)
 QUEUE_MESSAGES = Gauge("vqueue_queue_messages", "Chunks that wait on the broker.", ["queue"])
 CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", ["queue"])
 CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))

@@ -15,7 +15,7 @@ class Recorder(Observer):
         self.reads: list[tuple[FeatureTier, int]] = []
         self.awaited: list[bool] = []
         self.stored: list[FeatureTier] = []
-        self.evicted: dict[FeatureTier, int] = {}
+        self.evicted = 0
         self.checked: list[bool] = []
         self.refused: list[str] = []
         self.store_failures: list[str] = []
@@ -60,8 +60,8 @@ class Recorder(Observer):
     def features_stored(self, *, tier: FeatureTier, size: int) -> None:
         self.stored.append(tier)
 
-    def features_evicted(self, *, tier: FeatureTier, images: int) -> None:
-        self.evicted[tier] = self.evicted.get(tier, 0) + images
+    def features_evicted(self, *, images: int) -> None:
+        self.evicted += images
 
     def features_checked(self, *, matches: bool, distance: float) -> None:
         self.checked.append(matches)

@@ -10,6 +10,7 @@ from app.config import Settings, read_settings
 from app.errors import FatalWork
 from app.images import NORMALISER_VERSION
 from workers.engine.base import Engine
+from workers.engine.feature_codec import Format
 from workers.engine.transformers import open_engine
 from workers.observe import EngineMetrics
 from workers.pool import EnginePool, open_pool
@@ -33,6 +34,9 @@ def open_transformers(settings: Settings) -> Engine:
         max_wait_s=settings.max_wait_ms / 1000,
         feature_cache_bytes=settings.feature_cache_bytes,
         feature_cache_ttl_s=settings.feature_cache_ttl_s,
+        feature_cache_redis_bytes=settings.feature_cache_redis_bytes,
+        feature_cache_format=Format(settings.feature_cache_format),
+        feature_check_share=settings.feature_check_share,
         redis_url=settings.redis_url.get_secret_value(),
     )
 

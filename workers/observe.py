@@ -6,7 +6,6 @@ from app import telemetry
 from workers.engine.base import FeatureTier, Observer
 from workers.engine.encode_speed import EncodeSpeed
 
-
 log = structlog.get_logger()
 
 
@@ -58,16 +57,13 @@ class EngineMetrics(Observer):
         telemetry.FEATURES_STORED.labels(tier).inc()
         telemetry.FEATURES_STORED_BYTES.labels(tier).inc(size)
 
-    def features_evicted(self, *, tier: FeatureTier, images: int) -> None:
-        telemetry.FEATURES_EVICTED.labels(tier).inc(images)
+    def features_evicted(self, *, images: int) -> None:
+        telemetry.FEATURES_EVICTED.inc(images)
 
     def features_checked(self, *, matches: bool, distance: float) -> None:
         telemetry.FEATURE_CHECKS.labels("match" if matches else "mismatch").inc()
         if not matches:
             log.error("features_wrong", distance=round(distance, 4))
-
-    def near_duplicate_used(self) -> None:
-        telemetry.NEAR_DUPLICATES.inc()
 
     def features_refused(self, *, reason: str) -> None:
         telemetry.FEATURE_FAULTS.labels(reason).inc()

@@ -225,14 +225,11 @@ class Observer(Protocol):
     def features_stored(self, *, tier: FeatureTier, size: int) -> None:
         """Features were found worth keeping in a tier."""
 
-    def features_evicted(self, *, tier: FeatureTier, images: int) -> None:
-        """So many images' features had to leave a full tier."""
+    def features_evicted(self, *, images: int) -> None:
+        """So many images' features had to leave Redis, whose budget is full."""
 
     def features_checked(self, *, matches: bool, distance: float) -> None:
         """A sampled hit was encoded anew and compared; what does not match was dropped."""
-
-    def near_duplicate_used(self) -> None:
-        """An image was answered for with the features of one that looks the same."""
 
     def features_refused(self, *, reason: str) -> None:
         """Bytes in Redis were damaged or not ours (`reason` is a short fixed word): counted, then a miss."""
