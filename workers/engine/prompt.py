@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from app.errors import FatalWork, InvalidWork
 from app.visual_tokens import MERGE
 from workers.engine.base import ImagePart, Part, Request, TextPart, Turn
-from workers.engine.load import IMAGE_MARK
+from workers.engine.folder import IMAGE_MARK
 from workers.engine.preprocess import Grid
 
 IMAGE_BORDERS = ("<|vision_start|>", "<|vision_end|>")
