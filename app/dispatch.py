@@ -95,28 +95,37 @@ class Dispatcher:
         self._set_gauges()
 
     def _candidates(self, session: Session) -> list[plans.Candidate]:
-        room = self._settings.window_jobs - sum(plans.count_queued(session).values())
-        if room <= 0:
+        room = self._room(session)
+        if not room:
             return []
-        sources = plans.read_sources(session, cap=room)
+        sources = plans.read_sources(session, room)
         return [
             candidate
             for source, take in share(room, sources)
             for candidate in plans.lock_ready(session, source, limit=take)
         ]
 
+    def _room(self, session: Session) -> dict[str, int]:
+        """How many more jobs of each model may wait on the broker, models without room left out.
+
+        The models are those of the settings and of the workers: one may serve what the settings dropped.
+        """
+        queued = plans.count_queued(session)
+        live = workers.count_live(session, within_s=self._settings.lease_s)
+        room = {
+            model: self._settings.window_jobs - queued.get(model, 0)
+            for model in sorted({*self._settings.served_models, *live})
+        }
+        return {model: left for model, left in room.items() if left > 0}
+
     def _ready_jobs(self, session: Session, candidates: Sequence[plans.Candidate]) -> list[ReadyJob]:
         wanted = {image_id for candidate in candidates for image_id in candidate.image_ids}
-        tokens = {
-            row.id: visual_tokens(
-                row.width,
-                row.height,
-                min_pixels=MIN_PIXELS,
-                max_pixels=self._settings.max_pixels,
-            )
-            for row in images.read_images(session, sorted(wanted)).values()
+        rows = images.read_images(session, sorted(wanted))
+        budgets = {
+            model: self._settings.for_model(model).max_pixels
+            for model in {candidate.model for candidate in candidates}
         }
-        return [_ready_job(candidate, tokens) for candidate in candidates]
+        return [_ready_job(candidate, rows, budgets[candidate.model]) for candidate in candidates]
 
     def _take_back_unheard(self) -> None:
         with transaction(self._sessions) as session:
@@ -137,19 +146,23 @@ class Dispatcher:
             backlog = plans.count_backlog(session, cap=self._settings.backlog_max_jobs)
             batches = plans.count_batches(session)
             open_images = images.count_open(session)
+            live = workers.count_live(session, within_s=self._settings.lease_s)
         telemetry.JOBS.labels("waiting_or_ready").set(backlog.waiting_or_ready)
         telemetry.JOBS.labels("queued").set(backlog.queued)
         telemetry.JOBS.labels("running").set(backlog.running)
+        for model in self._settings.served_models:
+            telemetry.MODEL_WORKERS.labels(model).set(live.get(model, 0))
         for status in ("validating", "in_progress", "finalizing", "cancelling"):
             telemetry.BATCHES.labels(status).set(batches.get(status, 0))
         for state in ("pending", "fetching"):
             telemetry.IMAGES.labels(state).set(open_images.get(state, 0))
 
 
-def _ready_job(candidate: plans.Candidate, tokens: Mapping[int, int]) -> ReadyJob:
-    return ReadyJob(
-        candidate.id,
-        candidate.model,
-        {image_id: tokens.get(image_id, 0) for image_id in candidate.image_ids},
-        candidate.alone,
-    )
+def _ready_job(candidate: plans.Candidate, rows: Mapping[int, images.ImageRow], max_pixels: int) -> ReadyJob:
+    """With the visual tokens of its images under the model's own pixel budget."""
+    found = [rows[image_id] for image_id in candidate.image_ids if image_id in rows]
+    tokens = {
+        row.id: visual_tokens(row.width, row.height, min_pixels=MIN_PIXELS, max_pixels=max_pixels)
+        for row in found
+    }
+    return ReadyJob(candidate.id, candidate.model, tokens, candidate.alone)

@@ -86,7 +86,11 @@ def wire(settings: Settings) -> Services:
         jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
-            engine=engine, objects=objects, broker_url=settings.broker_url.get_secret_value()
+            engine=engine,
+            objects=objects,
+            broker_url=settings.broker_url.get_secret_value(),
+            models=settings.served_models,
+            live_s=settings.lease_s,
         ),
     )
 

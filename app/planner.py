@@ -7,10 +7,11 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Source:
-    """Where ready jobs come from: a batch, or a tenant's direct jobs (`batch_id` None)."""
+    """Where ready jobs of a model come from: a batch, or a tenant's direct jobs (`batch_id` None)."""
 
     tenant_id: str
     batch_id: str | None
+    model: str
     deadline: datetime
     ready: int
 
@@ -39,11 +40,20 @@ class ChunkLimits:
     visual_tokens: int
 
 
-def share(capacity: int, sources: Sequence[Source]) -> list[tuple[Source, int]]:
-    """How many jobs to take from each source: tenants get equal shares, what one leaves goes to the others.
+def share(room: Mapping[str, int], sources: Sequence[Source]) -> list[tuple[Source, int]]:
+    """How many jobs to take from each source, when each model has its own room on the broker.
 
-    Within a tenant the earliest deadline is served first.
+    A model that is busy so keeps none of another's jobs waiting. Within a model tenants get equal shares, and
+    what one leaves goes to the others; within a tenant the earliest deadline is served first.
     """
+    return [
+        taken
+        for model, capacity in room.items()
+        for taken in _share_model(capacity, [source for source in sources if source.model == model])
+    ]
+
+
+def _share_model(capacity: int, sources: Sequence[Source]) -> list[tuple[Source, int]]:
     demand: dict[str, int] = {}
     for source in sources:
         demand[source.tenant_id] = demand.get(source.tenant_id, 0) + source.ready

@@ -26,7 +26,7 @@ def health_routes(checks: Sequence[Check]) -> APIRouter:
 
     @router.get("/readyz", responses={503: {"description": "Something is missing; it is named."}})
     async def ready() -> JSONResponse:
-        """Whether database and object store are there; 503 names what is not. The broker is only told."""
+        """Whether database and object store are there; 503 names what is not. The others are only told."""
         results = await asyncio.gather(*(_run(check, threads) for check in checks))
         found = {check.name: result for check, result in zip(checks, results, strict=True)}
         fine = all(found[check.name] == OK for check in checks if check.needed)

@@ -1,6 +1,6 @@
 """What the dispatcher reads and moves: ready jobs, the window on the broker, lapsed leases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -38,41 +38,51 @@ class Backlog:
     running: int
 
 
-def read_sources(session: Session, *, cap: int) -> list[Source]:
-    """Batches in progress, and tenants' direct jobs, that have jobs ready now; counted up to `cap`."""
+def read_sources(session: Session, room: Mapping[str, int]) -> list[Source]:
+    """Batches in progress, and tenants' direct jobs, that have jobs ready now for the models in `room`.
+
+    Each of a model's sources is counted up to the room that there is for the model.
+    """
+    values = {"models": list(room), "caps": list(room.values())}
     batches = session.execute(
         text(
             """
-            SELECT b.tenant_id, b.id AS batch_id, b.expires_at AS deadline,
-                   (SELECT count(*) FROM (
-                       SELECT 1 FROM jobs j
-                       WHERE j.batch_id = b.id AND j.state = 'ready'
-                         AND (j.not_before IS NULL OR j.not_before <= now())
-                       LIMIT :cap) AS found) AS ready
+            SELECT b.tenant_id, b.id AS batch_id, m.model, b.expires_at AS deadline, found.ready
             FROM batches b
+            CROSS JOIN unnest(CAST(:models AS text[]), CAST(:caps AS int[])) AS m(model, cap)
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS ready FROM (
+                    SELECT 1 FROM jobs
+                    WHERE batch_id = b.id AND model = m.model AND state = 'ready'
+                      AND (not_before IS NULL OR not_before <= now())
+                    LIMIT m.cap) AS counted) AS found
             WHERE b.status = 'in_progress' AND b.completed + b.failed < b.total AND b.expires_at > now()
+              AND found.ready > 0
             """
         ),
-        {"cap": cap},
+        values,
     ).all()
     direct = session.execute(
         text(
             """
-            SELECT t.id AS tenant_id, found.deadline, found.ready
-            FROM tenants t CROSS JOIN LATERAL (
+            SELECT t.id AS tenant_id, CAST(NULL AS text) AS batch_id, m.model, found.deadline, found.ready
+            FROM tenants t
+            CROSS JOIN unnest(CAST(:models AS text[]), CAST(:caps AS int[])) AS m(model, cap)
+            CROSS JOIN LATERAL (
                 SELECT min(coalesce(counted.deadline, counted.created_at)) AS deadline, count(*) AS ready
                 FROM (
                     SELECT deadline, created_at FROM jobs
-                    WHERE batch_id IS NULL AND state = 'ready' AND tenant_id = t.id
+                    WHERE batch_id IS NULL AND state = 'ready' AND tenant_id = t.id AND model = m.model
                       AND (not_before IS NULL OR not_before <= now())
-                    LIMIT :cap) AS counted) AS found
+                    LIMIT m.cap) AS counted) AS found
             WHERE found.ready > 0
             """
         ),
-        {"cap": cap},
+        values,
     ).all()
-    found = [Source(row.tenant_id, row.batch_id, row.deadline, row.ready) for row in batches if row.ready]
-    return found + [Source(row.tenant_id, None, row.deadline, row.ready) for row in direct]
+    return [
+        Source(row.tenant_id, row.batch_id, row.model, row.deadline, row.ready) for row in [*batches, *direct]
+    ]
 
 
 def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidate]:
@@ -82,11 +92,12 @@ def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidat
         text(
             f"""
             SELECT id, model, image_ids, alone FROM jobs
-            WHERE {where} AND state = 'ready' AND (not_before IS NULL OR not_before <= now())
+            WHERE {where} AND model = :model AND state = 'ready'
+              AND (not_before IS NULL OR not_before <= now())
             ORDER BY image_group, id LIMIT :limit FOR UPDATE SKIP LOCKED
             """  # noqa: S608 - one of two fixed conditions
         ),
-        {"batch": source.batch_id, "tenant": source.tenant_id, "limit": limit},
+        {"batch": source.batch_id, "tenant": source.tenant_id, "model": source.model, "limit": limit},
     ).all()
     return [Candidate(row.id, row.model, row.image_ids, row.alone) for row in rows]
 

@@ -11,8 +11,9 @@ from pydantic import SecretStr
 from sqlalchemy.exc import DataError
 
 from app.config import Settings
-from app.db import Sessions
+from app.db import Sessions, transaction
 from app.main import build_app, wire
+from app.store import workers
 from tests.rows import Rows
 from tests.serving import new_key, sdk, serving
 
@@ -173,6 +174,7 @@ def test_without_postgres_the_api_lives_and_is_not_ready(without_postgres: httpx
         "database": "does not answer",
         "object_store": "ok",
         "broker": "ok",
+        "workers": "not known: the database does not answer",
     }
 
 
@@ -186,7 +188,15 @@ def test_without_the_object_store_uploads_are_asked_to_come_back(without_objects
 def test_a_ready_api_says_so(api_url: str) -> None:
     ready = httpx.get(f"{api_url}/readyz")
     assert ready.status_code == 200
-    assert set(ready.json()["checks"]) == {"database", "object_store", "broker"}
+    assert set(ready.json()["checks"]) == {"database", "object_store", "broker", "workers"}
+
+
+def test_a_served_model_without_a_live_worker_is_told(api_url: str, db: Sessions) -> None:
+    assert httpx.get(f"{api_url}/readyz").json()["checks"]["workers"] == "no live worker serves demo"
+    with transaction(db) as session:
+        workers.register(session, worker="w1", role="worker", model="demo", revision="1")
+    ready = httpx.get(f"{api_url}/readyz")
+    assert (ready.status_code, ready.json()["checks"]["workers"]) == (200, "ok")
 
 
 def test_without_the_broker_work_is_still_accepted(without_broker: httpx.Client) -> None:

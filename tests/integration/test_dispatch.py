@@ -3,14 +3,19 @@
 from collections.abc import Callable, Sequence
 
 import pytest
+from prometheus_client import REGISTRY
 
-from app.config import Settings
-from app.db import Sessions
+from app.config import Settings, read_option
+from app.db import Sessions, transaction
 from app.dispatch import Dispatcher
 from app.errors import TransientWork
+from app.model_list import read_models
 from app.planner import Chunk
 from app.states import JobState
+from app.store import workers
 from tests.rows import Rows
+
+TWO_MODELS = read_models("small=x max_pixels=65536, large=y", read_option)
 
 
 class Broker:
@@ -233,6 +238,71 @@ def test_a_tenant_with_many_direct_jobs_does_not_hide_the_others(
     small = Rows(db, tenant="tenant_b").add_jobs(2)
     dispatcher(db, broker, settings, window_jobs=8).send()
     assert set(small) <= set(broker.sent)
+
+
+def test_a_model_whose_window_is_full_holds_up_no_other(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    """In one batch, in several, and among direct jobs."""
+    rows.add_jobs(9, batch_id="batch_1", model="large")
+    rows.add_jobs(9, model="large")
+    work = dispatcher(db, broker, settings, models=TWO_MODELS, window_jobs=4)
+    assert work.send() == 4
+    mixed = rows.add_jobs(2, batch_id="batch_1", model="small")
+    direct = rows.add_jobs(2, model="small")
+    assert work.send() == 4
+    assert sorted(broker.sent[4:]) == mixed + direct
+    assert {chunk.model for chunk in broker.chunks} == {"large", "small"}
+
+
+def test_a_chunk_is_sized_by_the_pixel_budget_of_its_model(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    for letter in "abcd":
+        image = rows.add_image(letter * 64, width=640, height=640)  # 400 tokens, or 64 of 65,536 pixels
+        for model in ("small", "large"):
+            rows.add_jobs(1, batch_id="batch_1", model=model, image_ids=[image], image_group=image)
+    dispatcher(db, broker, settings, models=TWO_MODELS, chunk_visual_tokens=800).send()
+    assert sorted((chunk.model, len(chunk.job_ids)) for chunk in broker.chunks) == [
+        ("large", 2),
+        ("large", 2),
+        ("small", 4),
+    ]
+
+
+def test_jobs_of_a_model_that_nobody_serves_stay_until_a_worker_does(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    ids = rows.add_jobs(2, batch_id="batch_1", model="former")
+    work = dispatcher(db, broker, settings)
+    assert work.send() == 0
+    with transaction(db) as session:
+        workers.register(session, worker="w1", role="worker", model="former", revision="1")
+    assert (work.send(), sorted(broker.sent)) == (2, ids)
+
+
+def test_the_live_workers_of_every_served_model_are_counted(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    with transaction(db) as session:
+        for worker, model in (("w1", "small"), ("w1", "large"), ("w2", "large")):
+            workers.register(session, worker=worker, role="worker", model=model, revision="1")
+    work = dispatcher(db, broker, settings, models=TWO_MODELS)
+    work.reap()
+    assert (live_workers("small"), live_workers("large")) == (1, 2)
+    rows.run("UPDATE workers SET heartbeat_at = now() - interval '2 minutes'")
+    with transaction(db) as session:
+        workers.heartbeat(session, worker="w1")
+    work.reap()
+    assert (live_workers("small"), live_workers("large")) == (1, 1)
+    with transaction(db) as session:
+        workers.leave(session, worker="w1")
+    work.reap()
+    assert (live_workers("small"), live_workers("large")) == (0, 0)
+
+
+def live_workers(model: str) -> float | None:
+    return REGISTRY.get_sample_value("vqueue_model_workers", {"model": model})
 
 
 def _die() -> None:

@@ -30,11 +30,19 @@ def ready_jobs(draw: st.DrawFn) -> list[ReadyJob]:
 @st.composite
 def sources(draw: st.DrawFn) -> list[Source]:
     rows = draw(
-        st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 50)), max_size=12)
+        st.lists(
+            st.tuples(
+                st.sampled_from("abc"),
+                st.sampled_from(["small", "large"]),
+                st.integers(0, 9),
+                st.integers(0, 50),
+            ),
+            max_size=12,
+        )
     )
     return [
-        Source(tenant, f"batch_{number}", NOON + timedelta(hours=hours), ready)
-        for number, (tenant, hours, ready) in enumerate(rows)
+        Source(tenant, f"batch_{number}", model, NOON + timedelta(hours=hours), ready)
+        for number, (tenant, model, hours, ready) in enumerate(rows)
     ]
 
 
@@ -71,37 +79,52 @@ def test_a_job_over_the_budget_still_travels_by_itself() -> None:
     assert plan_chunks(jobs, LIMITS) == [Chunk("m", (1,)), Chunk("m", (2,))]
 
 
-@given(st.integers(0, 200), sources())
-def test_the_shares_use_the_room_and_never_more(capacity: int, given_sources: list[Source]) -> None:
-    taken = share(capacity, given_sources)
-    demand = sum(source.ready for source in given_sources)
-    assert sum(take for _, take in taken) == min(capacity, demand)
+rooms = st.fixed_dictionaries({"small": st.integers(0, 200), "large": st.integers(0, 200)})
+
+
+@given(rooms, sources())
+def test_the_shares_use_each_models_room_and_never_more(
+    room: dict[str, int], given_sources: list[Source]
+) -> None:
+    taken = share(room, given_sources)
+    for model, capacity in room.items():
+        demand = sum(source.ready for source in given_sources if source.model == model)
+        assert sum(take for source, take in taken if source.model == model) == min(capacity, demand)
     assert all(0 < take <= source.ready for source, take in taken)
 
 
-@given(st.integers(0, 200), sources())
-def test_no_tenant_gets_less_than_its_fair_share_while_it_has_jobs(
-    capacity: int, given_sources: list[Source]
+@given(rooms, sources())
+def test_no_tenant_gets_less_than_its_fair_share_of_a_model_while_it_has_jobs(
+    room: dict[str, int], given_sources: list[Source]
 ) -> None:
-    tenants = {source.tenant_id for source in given_sources if source.ready}
-    granted = dict.fromkeys(tenants, 0)
-    for source, take in share(capacity, given_sources):
-        granted[source.tenant_id] += take
-    for tenant in tenants:
-        demand = sum(source.ready for source in given_sources if source.tenant_id == tenant)
-        assert granted[tenant] >= min(demand, capacity // len(tenants))
+    taken = share(room, given_sources)
+    for model, capacity in room.items():
+        of_model = [source for source in given_sources if source.model == model and source.ready]
+        tenants = {source.tenant_id for source in of_model}
+        for tenant in tenants:
+            demand = sum(source.ready for source in of_model if source.tenant_id == tenant)
+            granted = sum(
+                take for source, take in taken if (source.tenant_id, source.model) == (tenant, model)
+            )
+            assert granted >= min(demand, capacity // len(tenants))
+
+
+def test_a_model_that_has_no_room_keeps_nothing_of_anothers_back() -> None:
+    busy = Source("a", "first", "large", NOON, 1_000)
+    other = Source("a", "second", "small", NOON + timedelta(days=1), 10)
+    assert share({"small": 20}, [busy, other]) == [(other, 10)]
 
 
 def test_within_a_tenant_the_earliest_deadline_is_served_first() -> None:
-    late = Source("a", "late", NOON + timedelta(hours=2), 10)
-    soon = Source("a", "soon", NOON, 10)
-    assert share(15, [late, soon]) == [(soon, 10), (late, 5)]
+    late = Source("a", "late", "small", NOON + timedelta(hours=2), 10)
+    soon = Source("a", "soon", "small", NOON, 10)
+    assert share({"small": 15}, [late, soon]) == [(soon, 10), (late, 5)]
 
 
 def test_a_small_tenant_is_not_pushed_out_by_a_large_one() -> None:
-    large = Source("large", "a", NOON, 1_000_000)
-    small = Source("small", "b", NOON + timedelta(days=1), 30)
-    assert {source.tenant_id: take for source, take in share(100, [large, small])} == {
+    large = Source("large", "a", "small", NOON, 1_000_000)
+    small = Source("small", "b", "small", NOON + timedelta(days=1), 30)
+    assert {source.tenant_id: take for source, take in share({"small": 100}, [large, small])} == {
         "large": 70,
         "small": 30,
     }
