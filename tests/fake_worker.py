@@ -36,7 +36,8 @@ def die_before_ack(**_: object) -> None:
 
 
 def open_fake(settings: Settings) -> Engine:
-    return FakeEngine(model=settings.served_model, answer=answer, rows=settings.step_rows)
+    revision = f"of {settings.model}"
+    return FakeEngine(model=settings.served_model, revision=revision, answer=answer, rows=settings.step_rows)
 
 
 if __name__ == "__main__":

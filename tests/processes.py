@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from socket import socket
 from types import TracebackType
@@ -21,6 +22,8 @@ def environment(settings: Settings) -> dict[str, str]:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
             value = value.get_secret_value()
+        if isinstance(value, Mapping):
+            value = tuple(f"{key}={value[key]}" for key in value)
         if isinstance(value, tuple):
             value = ",".join(str(part) for part in value)
         if value is not None:
