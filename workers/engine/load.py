@@ -1,5 +1,6 @@
 """A checkpoint loaded onto a device, with what an engine must know about it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +16,12 @@ from transformers import (
 from app.errors import FatalWork
 from workers.engine import packed
 from workers.engine.folder import find_folder, load_tokenizer, read_end_ids, read_model_type, read_revision
+from workers.engine.int8 import quantise
 from workers.engine.preprocess import Preprocessor, read_preprocessor
 from workers.engine.slots import Shape
+from workers.engine.tuning import PatchProjection
 
-Dtype = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16", "int8"]
 QwenModel = Qwen3VLForConditionalGeneration | Qwen3VLMoeForConditionalGeneration
 MODEL_CLASSES = {
     "qwen3_vl": Qwen3VLForConditionalGeneration,
@@ -36,7 +39,6 @@ class Checkpoint:
     revision: str
     context: int  # tokens: prompt and answer together
     end_ids: frozenset[int]
-    pad_id: int
     feature_levels: int  # the pooled output and the DeepStack levels
     feature_width: int
     vocabulary: int  # logits of a row: may be more than the tokenizer has
@@ -53,7 +55,7 @@ def load_checkpoint(
     """
     folder = find_folder(source)
     device = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-    model = _load_model(folder, device, _torch_dtype(dtype, device))
+    model = _load_model(folder, device, dtype)
     tokenizer = load_tokenizer(folder, model.config.image_token_id)
     generation = model.generation_config or GenerationConfig()
     text: Any = model.config.text_config  # annotated as what it was before it was read
@@ -65,7 +67,6 @@ def load_checkpoint(
         revision=read_revision(folder),
         context=text.max_position_embeddings,
         end_ids=read_end_ids(generation, tokenizer),
-        pad_id=_pad_id(generation, tokenizer),
         feature_levels=1 + len(vision.deepstack_visual_indexes),
         feature_width=text.hidden_size,
         vocabulary=text.vocab_size,
@@ -79,32 +80,54 @@ def load_checkpoint(
     )
 
 
-def _load_model(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
+def _load_model(folder: Path, device: str, dtype: Dtype) -> QwenModel:
     """Load the weights; where some are missing the library would take random ones and only warn."""
-    loaded: Any = MODEL_CLASSES[
-        read_model_type(folder)
-    ].from_pretrained(  # a pair, which its annotation does not say
-        folder,
-        dtype=dtype,
-        attn_implementation={"text_config": packed.NAME, "vision_config": "sdpa"},
-        output_loading_info=True,
-    )
-    model, info = loaded
+    if dtype == "int8" and device != "cpu":
+        raise FatalWork(
+            "model_unsupported",
+            f"int8 runs on a CPU, not on {device}: set VQUEUE_DTYPE=bfloat16 or take an AWQ checkpoint",
+        )
+    model = _tuned(_read_weights(folder, device, _torch_dtype(dtype, device)))
+    if dtype == "int8":
+        quantise(model.model.language_model)
+    return model.eval()
+
+
+def _read_weights(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
+    """Checkpoints that are quantised already (AWQ, GPTQ) need the library that runs them."""
+    try:
+        loaded: Any = MODEL_CLASSES[read_model_type(folder)].from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map=device if _is_quantised(folder) else None,
+            attn_implementation={"text_config": packed.NAME, "vision_config": "sdpa"},
+            output_loading_info=True,
+        )
+    except ImportError as error:
+        raise FatalWork(
+            "model_unsupported", f"{folder} needs a library that is not installed: {error}"
+        ) from error
+    model, info = loaded  # a pair, which its annotation does not say
     wrong = [*info["missing_keys"], *(key for key, *_ in info["mismatched_keys"])]
     if wrong:
         raise FatalWork(
             "model_incomplete", f"{folder}: {len(wrong)} weights are missing or misshapen, e.g. {wrong[0]}"
         )
-    return model.to(device).eval()
+    return model if _is_quantised(folder) else model.to(device)
+
+
+def _is_quantised(folder: Path) -> bool:
+    """Such weights cannot be moved once they are loaded."""
+    return "quantization_config" in json.loads((folder / "config.json").read_text())
+
+
+def _tuned(model: QwenModel) -> QwenModel:
+    tower: Any = model.model.visual
+    tower.patch_embed.proj = PatchProjection(tower.patch_embed.proj)
+    return model
 
 
 def _torch_dtype(dtype: Dtype, device: str) -> torch.dtype:
     if dtype == "auto":
         return torch.float32 if device == "cpu" else torch.bfloat16
-    return torch.float32 if dtype == "float32" else torch.bfloat16
-
-
-def _pad_id(generation: GenerationConfig, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Any token will do, as padding is masked, if it is not an image's."""
-    found = generation.pad_token_id if generation.pad_token_id is not None else tokenizer.pad_token_id
-    return found if isinstance(found, int) else min(read_end_ids(generation, tokenizer))
+    return torch.bfloat16 if dtype == "bfloat16" else torch.float32

@@ -187,12 +187,15 @@ def partial(
     causal: bool = False,
     mask: torch.Tensor | None = None,
 ) -> Partial:
-    """Attention (batch, heads, queries, width) with the log-sum-exp (batch, heads, queries) of its scores."""
+    """Attention (batch, heads, queries, width) with the log-sum-exp (batch, heads, queries) of its scores.
+
+    Both in float32, as parts are yet to be joined.
+    """
     if query.device.type == "cpu":
         out, logs = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, causal, attn_mask=mask, scale=scaling
         )
-        return out, logs.float()
+        return out.float(), logs.float()
     return partial_by_products(query, key, value, scaling=scaling, causal=causal, mask=mask)
 
 
@@ -213,7 +216,7 @@ def partial_by_products(
     if mask is not None:
         scores = scores + mask
     logs = scores.logsumexp(-1)
-    return (scores - logs[..., None]).exp().to(value.dtype) @ value, logs
+    return ((scores - logs[..., None]).exp().to(value.dtype) @ value).float(), logs
 
 
 def _piece(kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
