@@ -1,8 +1,10 @@
 """What goes wrong in an engine, as the errors that a job may end with."""
 
 import traceback
+from concurrent.futures import Future
 
 from app.errors import FatalWork, TransientWork, WorkError
+from workers.engine.base import Answer
 
 OUT_OF_MEMORY = "out_of_memory"
 
@@ -17,6 +19,20 @@ def prepare_failed(cause: BaseException) -> WorkError:
 
 def step_failed(cause: BaseException) -> WorkError:
     return _failure("step_failed", "the model failed on this request", cause)
+
+
+def job_timeout() -> WorkError:
+    return TransientWork("job_timeout", "the deadline passed before the request was answered")
+
+
+def engine_closed() -> WorkError:
+    return TransientWork("engine_closed", "the engine was closed before the request joined a step")
+
+
+def fail(future: Future[Answer], error: WorkError) -> None:
+    """End a request without an answer, unless it was cancelled."""
+    if future.set_running_or_notify_cancel():
+        future.set_exception(error)
 
 
 def let_go(error: BaseException) -> None:

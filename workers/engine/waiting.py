@@ -3,11 +3,10 @@
 import threading
 import time
 from collections.abc import Callable, Container, Sequence
-from concurrent.futures import Future
 from itertools import count
 
-from app.errors import TransientWork, WorkError
-from workers.engine.base import Answer
+from app.errors import WorkError
+from workers.engine.failures import engine_closed, fail, job_timeout
 from workers.engine.prefixes import PrefixCache
 from workers.engine.prepare import Prepared
 from workers.engine.scheduler import Join, Room, Waiting, next_join
@@ -117,17 +116,3 @@ def _waiting(number: int, row: Prepared) -> Waiting:
     starts = [0, *(cut.end for cut in built)]
     pieces = tuple((cut.key, cut.end - start) for cut, start in zip(built, starts, strict=False))
     return Waiting(number, row.arrived, pieces, len(row.prompt) - row.plan.tail_start)
-
-
-def fail(future: Future[Answer], error: WorkError) -> None:
-    """End a request without an answer, unless it was cancelled."""
-    if future.set_running_or_notify_cancel():
-        future.set_exception(error)
-
-
-def job_timeout() -> WorkError:
-    return TransientWork("job_timeout", "the deadline passed before the request was answered")
-
-
-def engine_closed() -> WorkError:
-    return TransientWork("engine_closed", "the engine was closed before the request joined a step")

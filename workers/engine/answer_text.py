@@ -1,0 +1,65 @@
+"""The text that an answer's tokens make as they come, and whether it goes in circles."""
+
+from collections.abc import Callable, Sequence
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+
+BROKEN = "\ufffd"  # what a decoder writes for bytes that are no character
+# An answer repeats itself when its end is one run of at most LONGEST_PERIOD tokens, several times over.
+LONGEST_PERIOD = 32
+REPEATED_TOKENS = 32
+REPEATED_TIMES = 4
+
+
+class AnswerText:
+    """The text that tokens make as they come: looks for stop strings, hands pieces to a listener."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, stops: Sequence[str], listener: Callable[[str], None] | None
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._stops = [stop for stop in stops if stop]
+        self._listener = listener
+        self._stream = DecodeStream(skip_special_tokens=True)
+        self._so_far = ""
+        self._told = 0
+        self._cut: int | None = None
+
+    def add(self, token: int, *, hidden: bool) -> bool:
+        """True when a stop string is complete, also one across token borders."""
+        if hidden or not (self._stops or self._listener):
+            return False
+        seen = len(self._so_far)
+        self._so_far += self._stream.step(self._tokenizer, token) or ""
+        found = [self._so_far.find(stop, max(0, seen - len(stop) + 1)) for stop in self._stops]
+        self._cut = min((place for place in found if place >= 0), default=None)
+        # What may be the beginning of a stop string is told later, or never.
+        safe = len(self._so_far) - max((len(stop) - 1 for stop in self._stops), default=0)
+        self._tell(self._so_far[: safe if self._cut is None else self._cut])
+        return self._cut is not None
+
+    def whole(self, tokens: Sequence[int], *, cut: bool) -> str:
+        """Up to the stop string; a character that `max_tokens` cut in two is left out."""
+        if self._cut is not None:
+            text = self._so_far[: self._cut]
+        else:
+            text = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+            text = text.removesuffix(BROKEN) if cut else text
+        self._tell(text)
+        return text
+
+    def _tell(self, text: str) -> None:
+        if self._listener is not None and len(text) > self._told:
+            self._listener(text[self._told :])
+            self._told = len(text)
+
+
+def repeats(tokens: Sequence[int]) -> bool:
+    """Whether the answer's end is one run of tokens over and over."""
+    for period in range(1, LONGEST_PERIOD + 1):
+        size = max(REPEATED_TIMES * period, REPEATED_TOKENS)
+        tail = list(tokens[-size:])
+        if len(tail) == size and tail[period:] == tail[:-period]:
+            return True
+    return False
