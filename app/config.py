@@ -17,6 +17,9 @@ PER_MODEL = (
     "dtype",
     "max_pixels",
     "step_rows",
+    "step_tokens",
+    "kv_bytes",
+    "prefix_cache_bytes",
     "max_wait_ms",
     "max_new_tokens",
     "prompt_max_chars",
@@ -52,10 +55,14 @@ class Settings(BaseSettings):
     model_aliases: Annotated[Mapping[str, str], NoDecode] = Field(default_factory=dict)
     worker_models: Annotated[tuple[str, ...], NoDecode] = ()  # what a worker loads; all where it is empty
     device: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
     max_pixels: int = Field(default=1_003_520, ge=1024)  # 980 visual tokens of 32 x 32 pixels
-    step_rows: int = Field(default=16, ge=1)
+    step_rows: int = Field(default=64, ge=1)
+    step_tokens: int = Field(default=4096, ge=1)  # prompt tokens that one step computes
+    kv_bytes: int | None = Field(default=None, ge=1)  # of prefixes; 2 GiB, on a GPU 60 % of what is free
+    prefix_cache_bytes: int | None = Field(default=None, ge=0)  # kept while unused; half of kv_bytes
+    stall_s: float = Field(default=300.0, ge=0)  # a step longer than this ends the worker; 0 never does
     max_wait_ms: int = Field(default=10, ge=0)
     max_new_tokens: int = Field(default=1024, ge=1)
     # About what fits Qwen3-VL's largest context of 262,144 tokens.

@@ -69,11 +69,13 @@ class Kept:
 class PrefixCache:
     """Used from any thread. `budget` bounds the bytes that are kept while nobody holds them.
 
-    What rows hold is never dropped and not counted against the budget: the scheduler bounds that.
+    What rows hold is never dropped: the scheduler bounds that. But what is kept makes room for it within
+    `limit` bytes of all.
     """
 
-    def __init__(self, *, budget: int) -> None:
+    def __init__(self, *, budget: int, limit: int | None = None) -> None:
         self._budget = budget
+        self._limit = limit
         self._index: dict[bytes, Node] = {}
         self._asked, self._answers = Kept(), Kept()
         self._held = 0
@@ -106,13 +108,16 @@ class PrefixCache:
                 self._hold(node)
             return node
 
-    def claim(self, cuts: Sequence[Cut]) -> Node | None:
+    def claim(self, cuts: Sequence[Cut], pin: Node | None = None) -> Node | None:
         """The node at the last built cut, held for the caller, with new nodes for whatever is missing.
 
         New nodes are not `built`: the caller computes them and says so by `complete`, or gives up by `drop`.
+        What the caller's `pin` holds is not missing, even if it was dropped since.
         """
         with self._lock:
             node = self._longest(cuts, pending=True)
+            if pin is not None and (node is None or node.end < pin.end):
+                node = pin
             start = node.end if node is not None else 0
             for cut in cuts:
                 if cut.built and cut.end > start:
@@ -126,16 +131,16 @@ class PrefixCache:
         with self._lock:
             self._let_go(node)
 
-    def extend(self, parent: Node | None, key: bytes, end: int, kv: Piece) -> Node | None:
-        """A node of what a row computed for itself, held for the caller; None if there is one already."""
+    def extend(self, parent: Node | None, key: bytes, end: int, kv: Piece) -> Node:
+        """A node of what a row computed for itself, held for the caller; the one that is there if it is whole."""
         with self._lock:
-            if key in self._index:
-                return None
-            node = self._insert(parent, key, end)
-            node.from_answer = True
+            node = self._index.get(key)
+            if node is None or not node.built:
+                node = self._insert(parent, key, end)
+                node.from_answer = True
+                self._fill(node, kv)
+                node.built = True
             self._hold(node)
-            self._fill(node, kv)
-            node.built = True
             return node
 
     def fill(self, node: Node, kv: Piece) -> None:
@@ -158,6 +163,7 @@ class PrefixCache:
     def _fill(self, node: Node, kv: Piece) -> None:
         node.kv = kv
         self._held += kv.nbytes
+        self._shrink()
 
     def _longest(self, cuts: Sequence[Cut], *, pending: bool) -> Node | None:
         for cut in reversed(cuts):
@@ -195,13 +201,18 @@ class PrefixCache:
             self._free(node)
 
     def _shrink(self) -> None:
-        while self._answers.size > ANSWERS_SHARE * self._budget or self.kept > self._budget:
+        while self._too_much():
             node = self._answers.oldest() or self._asked.oldest()
             if node is None:
                 return
             self._kept_of(node).remove(node)
             self._forget(node)
             self._free(node)
+
+    def _too_much(self) -> bool:
+        if self._limit is not None and self._held > self._limit:
+            return True
+        return self._answers.size > ANSWERS_SHARE * self._budget or self.kept > self._budget
 
     def _forget(self, node: Node) -> None:
         if node.indexed:

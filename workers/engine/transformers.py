@@ -24,7 +24,9 @@ from workers.engine.steps import Steps, Tools
 from workers.engine.waiting import STEPS_AHEAD, WaitingRoom, engine_closed, fail, job_timeout
 from workers.engine.watchdog import Watchdog, end_process
 
-MIB = 2**20
+CPU_KV_BYTES = 2 * 2**30
+# Of a GPU's memory that is free once the weights are there; the rest is for a step's activations.
+GPU_KV_SHARE = 0.6
 
 
 def open_engine(
@@ -40,8 +42,8 @@ def open_engine(
     step_rows: int = 64,
     step_tokens: int = 4096,
     max_wait_s: float = 0.01,
-    kv_bytes: int = 2048 * MIB,
-    prefix_cache_bytes: int = 512 * MIB,
+    kv_bytes: int | None = None,
+    prefix_cache_bytes: int | None = None,
     stall_s: float = 300.0,
     feature_cache_bytes: int = 0,
     feature_cache_ttl_s: int = 86_400,
@@ -54,10 +56,14 @@ def open_engine(
     """Load a checkpoint and start the engine on it; raises FatalWork where it is not one that we run.
 
     `torch_threads` 0 leaves torch's own choice; without `redis_url` features are cached in memory only.
+    `kv_bytes` bounds the KV of all prefixes, by default 2 GiB or 60 % of a GPU's free memory;
+    `prefix_cache_bytes` of it, by default half, may be kept while nobody uses them. A step computes at most
+    `step_tokens` for rows that join, but always for one.
     """
     if torch_threads:
         torch.set_num_threads(torch_threads)
     checkpoint = load_checkpoint(model, device=device, dtype=dtype, max_pixels=max_pixels)
+    kv_bytes = _default_kv_bytes(checkpoint.kv_shape.device) if kv_bytes is None else kv_bytes
     features = FeatureSettings(
         memory_bytes=feature_cache_bytes,
         redis_url=redis_url,
@@ -76,10 +82,17 @@ def open_engine(
         step_tokens=step_tokens,
         max_wait_s=max_wait_s,
         kv_bytes=kv_bytes,
-        prefix_cache_bytes=prefix_cache_bytes,
+        prefix_cache_bytes=kv_bytes // 2 if prefix_cache_bytes is None else prefix_cache_bytes,
         stall_s=stall_s,
         prepare_threads=prepare_threads,
     )
+
+
+def _default_kv_bytes(device: torch.device) -> int:
+    if device.type != "cuda":
+        return CPU_KV_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(GPU_KV_SHARE * free)
 
 
 class TransformersEngine:
@@ -100,8 +113,8 @@ class TransformersEngine:
         step_rows: int = 64,
         step_tokens: int = 4096,
         max_wait_s: float = 0.01,
-        kv_bytes: int = 2048 * MIB,
-        prefix_cache_bytes: int = 512 * MIB,
+        kv_bytes: int = CPU_KV_BYTES,
+        prefix_cache_bytes: int = CPU_KV_BYTES // 2,
         stall_s: float = 300.0,
         on_stall: Callable[[], None] = end_process,
         prepare_threads: int = 2,
@@ -110,8 +123,8 @@ class TransformersEngine:
         self.revision = checkpoint.revision
         self._cache = cache
         self._observer = observer
-        prefixes = PrefixCache(budget=prefix_cache_bytes)
-        encodings = Encodings(checkpoint=checkpoint, cache=cache, normaliser=normaliser)
+        prefixes = PrefixCache(budget=prefix_cache_bytes, limit=kv_bytes)
+        encodings = Encodings(checkpoint=checkpoint, cache=cache, normaliser=normaliser, idle=self._is_idle)
         self._preparer = Preparer(checkpoint=checkpoint, encodings=encodings, prefixes=prefixes)
         tools = Tools(
             checkpoint=checkpoint,
@@ -170,6 +183,10 @@ class TransformersEngine:
             fail(future, prepare_failed(error))
         else:
             self._room.add(row)
+
+    def _is_idle(self) -> bool:
+        """Whether the model would have nothing to do while a request waits to be prepared."""
+        return not len(self._steps) and not len(self._room)
 
     def _run(self) -> None:
         try:
