@@ -107,7 +107,7 @@ class Request:
     names the cache that its features and prefixes are kept in, and is the tenant's own unless the tenant
     shares. `on_text` is given the answer's text piece by piece as tokens come, on the engine's thread: it
     must be quick and must not raise. `near_duplicates` lets features of an image that looks the same stand in
-    for a new one's.
+    for a new one's. `warm` is asked for its images' features, which go to Redis, more than for its answer.
     """
 
     id: str
@@ -121,6 +121,7 @@ class Request:
     scope: str | None = None
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     near_duplicates: bool = False
+    warm: bool = False
 
     @property
     def cache_scope(self) -> str:
@@ -155,6 +156,7 @@ class Note(StrEnum):
     EMPTY = "empty"  # the model ended at once
     REPETITION = "repetition"  # cut at max_tokens while it repeated itself
     NEAR_DUPLICATE = "near_duplicate"  # features of an image that looks the same were used
+    FEATURES_CACHED = "features_cached"  # said to what warms: its images were encoded before
 
 
 @dataclass(frozen=True)

@@ -31,14 +31,15 @@ class Encoder:
     def _run(self, encodings: Sequence[Encoding]) -> None:
         started = time.perf_counter()
         pictures = [(each.patches, each.grid) for each in encodings if each.patches is not None]
-        for encoding, features in zip(encodings, forward.encode(self._model, pictures), strict=True):
-            encoding.encoded(features)
-            self._cache.write(encoding.key, features.cpu())
+        found = forward.encode(self._model, pictures)
         self._observer.encoded(
             images=len(encodings),
             visual_tokens=sum(encoding.grid.tokens for encoding in encodings),
             seconds=time.perf_counter() - started,
         )
+        for encoding, features in zip(encodings, found, strict=True):
+            encoding.encoded(features)
+            self._cache.write(encoding.key, features)
 
 
 def _batches(encodings: Sequence[Encoding]) -> Iterator[list[Encoding]]:

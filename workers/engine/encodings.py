@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.visual_tokens import PATCH
@@ -108,6 +108,14 @@ class Encodings:
                 return encoding
         self._near.forget(original)
         return None
+
+    def share(self, images: Sequence[Placed]) -> bool:
+        """See to it that the features of these images are in Redis; whether all were at hand already."""
+        ready = [(each.encoding.key, each.encoding.features) for each in images]
+        for key, features in ready:
+            if features is not None:
+                self._cache.share(key, features)
+        return all(features is not None for _, features in ready)
 
     def _shared(self, key: FeatureKey, grid: Grid) -> Encoding:
         with self._lock:

@@ -59,6 +59,10 @@ class FeatureStore(Protocol):
 
     def write(self, key: FeatureKey, kept: Kept, reuse: Reuse) -> None: ...
 
+    def share(self, key: FeatureKey, kept: Kept) -> None:
+        """Write what is worth sharing, unless it is there."""
+        ...
+
     def drop(self, key: FeatureKey) -> None: ...
 
     def give_up(self, key: FeatureKey) -> None:
@@ -98,7 +102,7 @@ class FeatureCache:
         reuse: Reuse = UNKNOWN,
         idle: Ask = always,
     ) -> Features | None:
-        """May take as long as the store's time limits allow; while not `idle`, also as another worker's tower."""
+        """May take as long as the store's time limits allow; while not `idle`, also as another's tower."""
         started = time.perf_counter()
         tier, look = self._find(key, shape, dtype, idle)
         features = None
@@ -136,6 +140,11 @@ class FeatureCache:
             self._observer.features_stored(tier=FeatureTier.MEMORY, size=kept.nbytes)
         if self._store is not None:
             self._store.write(key, kept, reuse)
+
+    def share(self, key: FeatureKey, features: Features) -> None:
+        """Put features that are at hand into Redis as well, unless they are there."""
+        if self._store is not None:
+            self._store.share(key, keep(features, self.form).cpu())
 
     def forget_miss(self, key: FeatureKey) -> None:
         """What was looked up will not be encoded after all."""

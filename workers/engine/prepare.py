@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 from app.errors import InvalidWork
-from workers.engine.base import Answer, Request
+from workers.engine.base import Answer, Note, Request
 from workers.engine.cuts import Marks, Plan, plan_cuts
-from workers.engine.encodings import Encodings, Placed
+from workers.engine.encodings import Encoding, Encodings, Placed
 from workers.engine.features import FeatureKey
 from workers.engine.grammar import Grammars
 from workers.engine.load import Checkpoint
@@ -33,6 +33,7 @@ class Prepared:
     images: tuple[Placed, ...]
     arrived: float  # time.monotonic() at submit
     pin: Node | None = None
+    notes: tuple[Note, ...] = ()
 
     @property
     def waiting_patches(self) -> dict[FeatureKey, int]:
@@ -71,9 +72,11 @@ class Preparer:
             index: self._encodings.key(request.cache_scope, request.images[index], grids[index])
             for index in grids
         }
+        twins = self._twins(request, keys, grids)  # held, so that their features stay
+        keys |= {index: twin.key for index, twin in twins.items()}
         plan = plan_cuts(
             prompt.ids,
-            scope=request.cache_scope,
+            scope=_prefix_scope(request),
             marks=self._marks,
             images=[(start, keys[index].name) for start, index in zip(prompt.images, places, strict=True)],
         )
@@ -83,7 +86,26 @@ class Preparer:
         except BaseException:
             self._prefixes.release(pin)
             raise
-        return Prepared(request, future, prompt, plan, images, arrived, pin)
+        notes = self._notes(request, images, has_twins=bool(twins))
+        return Prepared(request, future, prompt, plan, images, arrived, pin, notes)
+
+    def _twins(
+        self, request: Request, keys: Mapping[int, FeatureKey], grids: Mapping[int, Grid]
+    ) -> dict[int, Encoding]:
+        """The images that one which looks the same may stand in for, by their numbers."""
+        if not request.near_duplicates:
+            return {}
+        found = {
+            index: self._encodings.twin(key, request.images[index], grids[index])
+            for index, key in keys.items()
+        }
+        return {index: twin for index, twin in found.items() if twin is not None}
+
+    def _notes(self, request: Request, images: Sequence[Placed], *, has_twins: bool) -> tuple[Note, ...]:
+        notes = [Note.NEAR_DUPLICATE] if has_twins else []
+        if request.warm and self._encodings.share(images):
+            notes.append(Note.FEATURES_CACHED)
+        return tuple(notes)
 
     def _images_after(
         self,
@@ -124,3 +146,8 @@ class Preparer:
                 f"the prompt's {prompt} tokens (images included) and max_tokens {answer} "
                 f"make {prompt + answer}, more than the model's {limit}",
             )
+
+
+def _prefix_scope(request: Request) -> str:
+    """What warms features shares no prefix, as an image whose KV is there is not encoded."""
+    return f"{request.cache_scope} {request.id}" if request.warm and request.images else request.cache_scope

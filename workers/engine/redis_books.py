@@ -142,6 +142,9 @@ class Books:
         _, gone = pipeline.execute()
         return int(gone)
 
+    def has(self, name: str) -> bool:
+        return bool(self._client.exists(name))
+
     def drop(self, name: str) -> None:
         self._eval(self._client, _DROP, name)
 

@@ -53,6 +53,7 @@ class _Write:
     kept: Kept | None = None
     reuse: Reuse = WANTED
     drop: bool = False
+    unless_there: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -111,13 +112,10 @@ class RedisTier:
         return None
 
     def write(self, key: FeatureKey, kept: Kept, reuse: Reuse = WANTED) -> None:
-        with self._idle:
-            room = self._pending_bytes + kept.nbytes <= PENDING_BYTES
-        if room:
-            self._put(_Write(key, kept, reuse))
-        else:
-            self._observer.feature_store_failed(operation="drop")
-            self.give_up(key)
+        self._put_if_room(_Write(key, kept, reuse))
+
+    def share(self, key: FeatureKey, kept: Kept) -> None:
+        self._put_if_room(_Write(key, kept, unless_there=True))
 
     def drop(self, key: FeatureKey) -> None:
         self._put(_Write(key, drop=True))
@@ -177,6 +175,15 @@ class RedisTier:
             self._reads.trip()
             return False
 
+    def _put_if_room(self, write: _Write) -> None:
+        with self._idle:
+            room = self._pending_bytes + write.nbytes <= PENDING_BYTES
+        if room:
+            self._put(write)
+        else:
+            self._observer.feature_store_failed(operation="drop")
+            self.give_up(write.key)
+
     def _put(self, write: _Write) -> None:
         with self._idle:
             self._unwritten += 1
@@ -203,17 +210,20 @@ class RedisTier:
             claim = self._claims.pop(name, None)
         if write.drop:
             self._books.drop(name)
-        if write.kept is not None and self._deserves(name, write.reuse, claim):
+        if write.kept is not None and self._deserves(write, claim):
             gone = self._books.write(name, pack(name, write.kept))
             self._observer.features_stored(tier=FeatureTier.REDIS, size=write.kept.nbytes)
             self._observer.features_evicted(images=gone)
         if claim is not None:
             self._books.release(name, claim.token)
 
-    def _deserves(self, name: str, reuse: Reuse, claim: Claim | None) -> bool:
-        if worth_sharing(reuse, awaited=False):
+    def _deserves(self, write: _Write, claim: Claim | None) -> bool:
+        name = write.key.name
+        if write.unless_there:
+            return not self._books.has(name)
+        if worth_sharing(write.reuse, awaited=False):
             return True
-        return claim is not None and worth_sharing(reuse, awaited=self._books.awaited(name))
+        return claim is not None and worth_sharing(write.reuse, awaited=self._books.awaited(name))
 
 
 def connect(url: str) -> Redis:

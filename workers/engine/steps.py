@@ -98,6 +98,7 @@ class Steps:
             matcher=matcher,
             on_text=request.on_text,
         )
+        generation.notes += prepared.notes
         return Row(prepared, generation, pin=prepared.pin)
 
     def _attempt(self, decoding: Sequence[Row], joining: Sequence[Row]) -> None:

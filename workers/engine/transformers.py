@@ -141,6 +141,7 @@ class TransformersEngine:
         self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_stall)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
         self._closed = threading.Event()
+        self._stepping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -186,7 +187,7 @@ class TransformersEngine:
 
     def _is_idle(self) -> bool:
         """Whether the model would have nothing to do while a request waits to be prepared."""
-        return not len(self._steps) and not len(self._room)
+        return not (self._stepping or len(self._steps) or len(self._room))
 
     def _run(self) -> None:
         try:
@@ -205,6 +206,8 @@ class TransformersEngine:
         now = time.monotonic()
         for row in joining or ():
             self._observer.waited(seconds=now - row.arrived)
+        self._stepping = True
         with self._watchdog.watching():
             self._steps.run(joining or ())
+        self._stepping = False
         return True

@@ -11,6 +11,8 @@ from transformers.utils import logging
 from bench.oracle import Oracle
 from tests.checkpoints import build_checkpoint
 from tests.observing import Recorder
+from workers.engine.feature_checks import FeatureChecks
+from workers.engine.feature_codec import Format
 from workers.engine.features import FeatureCache, FeatureStore, MemoryTier
 from workers.engine.load import Checkpoint, load_checkpoint
 from workers.engine.transformers import TransformersEngine
@@ -61,8 +63,16 @@ def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngi
             max_wait_s: float = 0.01,
             normaliser: str = "1",
             prepare_threads: int = 2,
+            form: Format = Format.NATIVE,
+            check_share: float = 0.0,
         ) -> TransformersEngine:
-            cache = FeatureCache(memory=MemoryTier(budget=cache_bytes), store=store, observer=recorder)
+            cache = FeatureCache(
+                memory=MemoryTier(budget=cache_bytes),
+                store=store,
+                observer=recorder,
+                form=form,
+                checks=FeatureChecks(share=check_share, observer=recorder),
+            )
             engine = TransformersEngine(
                 name="tiny",
                 checkpoint=checkpoint,
