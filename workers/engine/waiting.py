@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from app.errors import WorkError
@@ -33,6 +33,7 @@ class WaitingRoom:
         self._prefixes = prefixes
         self._clock = clock
         self._rows: dict[int, Prepared] = {}
+        self._waiting: dict[int, Waiting] = {}  # the same rows as the scheduler sees them
         self._numbers = count()
         self._changed = threading.Condition()
         self._closed = False
@@ -46,7 +47,9 @@ class WaitingRoom:
             self._changed.wait_for(lambda: self._closed or not self._full())
             closed = self._closed
             if not closed:
-                self._rows[next(self._numbers)] = row
+                number = next(self._numbers)
+                self._rows[number] = row
+                self._waiting[number] = _waiting(number, row)
                 self._changed.notify_all()
         if closed:
             self._send_away([row], engine_closed())
@@ -83,20 +86,19 @@ class WaitingRoom:
         if not self._rows:
             return None
         decision = next_join(
-            [_waiting(number, row) for number, row in self._rows.items()],
+            list(self._waiting.values()),
             now=self._clock(),
             room=room,
-            resident=self._resident(),
+            resident=self._prefixes,
             max_wait_s=self._max_wait_s,
         )
         return decision if isinstance(decision, Join) else decision.seconds
 
-    def _resident(self) -> Container[bytes]:
-        return self._prefixes
-
     def _leave(self, numbers: Sequence[int]) -> list[Prepared]:
         if numbers:
             self._changed.notify_all()
+        for number in numbers:
+            del self._waiting[number]
         return [self._rows.pop(number) for number in numbers]
 
     def _ended(self) -> list[int]:
