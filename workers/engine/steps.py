@@ -1,7 +1,7 @@
 """The rows that run, step after step: who has joined is computed, gets its tokens, and leaves when done."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -42,6 +42,7 @@ class Tools:
     slots: Slots
     observer: Observer
     kv_bytes: int
+    on_device_lost: Callable[[], None]
 
 
 class Steps:
@@ -134,6 +135,9 @@ class Steps:
             logits, rows, allowed = self._forward(builds, joining, decoding)
         except (torch.OutOfMemoryError, MemoryError):
             error = self._no_memory(builds, joining, decoding)
+        except torch.AcceleratorError as raised:
+            self._tools.on_device_lost()  # after such an error every later step would fail, too
+            error = step_failed(raised)
         except Exception as raised:
             let_go(raised)
             error = step_failed(raised)
@@ -149,7 +153,7 @@ class Steps:
         """Hold each row's pieces; those that are not there yet are built in this step, parents first."""
         builds: dict[Node, Build] = {}
         for row in joining:
-            row.node = self._prefixes.claim(row.prepared.plan.cuts)
+            row.node = self._prefixes.claim(row.prepared.plan.cuts, row.pin)
             row.cached = row.start
             for node in chain(row.node):
                 if not node.built and node not in builds:
@@ -254,9 +258,7 @@ class Steps:
         if row.own < SLOT_TOKENS:
             return
         cut = row.cut_here()
-        node = self._prefixes.extend(
-            row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own)
-        ) or self._prefixes.acquire([cut])
+        node = self._prefixes.extend(row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own))
         self._prefixes.release(row.node)
         row.node, row.own = node, 0
 

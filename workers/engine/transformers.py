@@ -99,7 +99,8 @@ class TransformersEngine:
     """Continuous batching with shared prefixes: a request joins the next step and leaves when it is done.
 
     Whoever submits waits for nothing: preparing happens on a small pool, the model on a thread of its own.
-    A step that does not end within `stall_s` calls `on_stall`, which ends the process.
+    A step that does not end within `stall_s`, or that loses its device, calls `on_dead`, which ends the
+    process.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class TransformersEngine:
         kv_bytes: int = CPU_KV_BYTES,
         prefix_cache_bytes: int = CPU_KV_BYTES // 2,
         stall_s: float = 300.0,
-        on_stall: Callable[[], None] = end_process,
+        on_dead: Callable[[], None] = end_process,
         prepare_threads: int = 2,
     ) -> None:
         self.model = name
@@ -135,10 +136,11 @@ class TransformersEngine:
             slots=Slots(checkpoint.kv_shape),
             observer=observer,
             kv_bytes=kv_bytes,
+            on_device_lost=on_dead,
         )
         self._steps = Steps(tools, Budget(step_rows, step_tokens))
         self._room = WaitingRoom(places=STEPS_AHEAD * step_rows, max_wait_s=max_wait_s, prefixes=prefixes)
-        self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_stall)
+        self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_dead)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
         self._closed = threading.Event()
         self._stepping = False
