@@ -96,10 +96,13 @@ def _after_images(ids: NDArray[np.int64], marks: Marks) -> set[int]:
 
 
 def _places(ids: NDArray[np.int64], marks: Marks, firm: set[int]) -> set[int]:
-    """After images, before images, before the end of every turn but the last; and inside what is too long."""
+    """After images, before images, before the end of every turn but the last; and inside what is too long.
+
+    Also a token before a turn's end: an answer that `max_tokens` cut has not fed its last token.
+    """
     ends = np.flatnonzero(np.isin(ids, list(marks.turn_ends)))[:-1]
     starts = np.flatnonzero(ids == marks.image_start)
-    places = firm | {int(place) for place in (*ends, *starts)}
+    places = firm | {int(place) for place in (*ends, *(ends - 1), *starts)}
     places &= set(range(1, len(ids)))
     if len(ids) - max(places, default=0) > TAIL_MOST:
         places.add(len(ids) - TAIL_KEPT)

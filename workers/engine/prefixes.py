@@ -31,6 +31,7 @@ class Node:
     from_answer: bool = False
     indexed: bool = True
     refs: int = 0  # rows and preparers that hold it, and nodes that continue it
+    users: int = 0  # rows and preparers that hold it or what continues it
     serial: int = 0
 
     @property
@@ -49,7 +50,7 @@ class Node:
 
 @dataclass
 class Kept:
-    """Nodes that nobody holds, least recently used first."""
+    """Nodes that nobody holds or continues, least recently used first."""
 
     nodes: OrderedDict[bytes, Node] = field(default_factory=OrderedDict)
     size: int = 0
@@ -78,7 +79,7 @@ class PrefixCache:
         self._limit = limit
         self._index: dict[bytes, Node] = {}
         self._asked, self._answers = Kept(), Kept()
-        self._held = 0
+        self._held = self._used = 0
         self._serial = 0
         self._lock = threading.Lock()
 
@@ -89,8 +90,8 @@ class PrefixCache:
 
     @property
     def kept(self) -> int:
-        """Bytes of nodes that nobody holds."""
-        return self._asked.size + self._answers.size
+        """Bytes that are only there for who may come."""
+        return self._held - self._used
 
     @property
     def keeps_answers(self) -> bool:
@@ -104,8 +105,7 @@ class PrefixCache:
         """The longest beginning that is here whole, held for the caller."""
         with self._lock:
             node = self._longest(cuts, pending=False)
-            if node is not None:
-                self._hold(node)
+            self._use(node)
             return node
 
     def claim(self, cuts: Sequence[Cut], pin: Node | None = None) -> Node | None:
@@ -122,25 +122,26 @@ class PrefixCache:
             for cut in cuts:
                 if cut.built and cut.end > start:
                     node = self._insert(node, cut.key, cut.end)
-            if node is not None:
-                self._hold(node)
+            self._use(node)
             return node
 
     def release(self, node: Node | None) -> None:
         """Let go what `acquire`, `claim` or `extend` gave."""
         with self._lock:
+            self._unuse(node)
             self._let_go(node)
+            self._shrink()
 
     def extend(self, parent: Node | None, key: bytes, end: int, kv: Piece) -> Node:
-        """A node of what a row computed for itself, held for the caller; the one that is there if it is whole."""
+        """A node of what a row computed for itself, held for the caller; if one is there whole, that one."""
         with self._lock:
             node = self._index.get(key)
             if node is None or not node.built:
                 node = self._insert(parent, key, end)
                 node.from_answer = True
                 self._fill(node, kv)
-                node.built = True
-            self._hold(node)
+            self._use(node)
+            node.built = True
             return node
 
     def fill(self, node: Node, kv: Piece) -> None:
@@ -156,13 +157,15 @@ class PrefixCache:
     def drop(self, node: Node) -> None:
         """Nobody finds this node any more; its memory goes with the last who holds it."""
         with self._lock:
-            self._forget(node)
-            if node.refs == 0:
-                self._free(node)
+            if node.indexed:
+                self._forget(node)
+                if node.refs == 0:
+                    self._free(node)
 
     def _fill(self, node: Node, kv: Piece) -> None:
         node.kv = kv
         self._held += kv.nbytes
+        self._used += kv.nbytes if node.users else 0
         self._shrink()
 
     def _longest(self, cuts: Sequence[Cut], *, pending: bool) -> Node | None:
@@ -177,8 +180,24 @@ class PrefixCache:
         node = Node(key, parent, end, serial=self._serial)
         if parent is not None:
             self._hold(parent)
+        if (displaced := self._index.get(key)) is not None:
+            displaced.indexed = False
         self._index[key] = node
         return node
+
+    def _use(self, node: Node | None) -> None:
+        """Hold for a caller; its beginnings are then in use as well."""
+        if node is None:
+            return
+        self._hold(node)
+        for each in node.chain():
+            self._used += 0 if each.users else _size(each)
+            each.users += 1
+
+    def _unuse(self, node: Node | None) -> None:
+        for each in node.chain() if node is not None else ():
+            each.users -= 1
+            self._used -= 0 if each.users else _size(each)
 
     def _hold(self, node: Node) -> None:
         if node.refs == 0:
@@ -195,7 +214,6 @@ class PrefixCache:
             return
         if node.built and node.indexed:
             self._kept_of(node).add(node)
-            self._shrink()
         else:
             self._forget(node)
             self._free(node)
@@ -217,8 +235,7 @@ class PrefixCache:
     def _forget(self, node: Node) -> None:
         if node.indexed:
             node.indexed = False
-            if self._index.get(node.key) is node:
-                del self._index[node.key]
+            del self._index[node.key]
         if node.refs == 0:
             self._kept_of(node).remove(node)
 
