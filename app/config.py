@@ -24,6 +24,7 @@ PER_MODEL = (
     "max_new_tokens",
     "prompt_max_chars",
     "feature_cache_bytes",
+    "feature_cache_format",
 )
 
 

@@ -17,6 +17,7 @@ OUR_FAULTS = frozenset(
         "engine_crash",
         "internal_error",
         "job_timeout",
+        "model_not_resident",
         "model_unsupported",
         "nan_logits",
         "object_changed",

@@ -20,7 +20,7 @@ REPORT = '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/>
 
 
 def test_every_command_is_offered_and_explains_itself() -> None:
-    for command in ("up", "migrate", "api", "dispatcher", "fetcher", "worker", "keys"):
+    for command in ("up", "migrate", "compare", "api", "dispatcher", "fetcher", "worker", "keys"):
         shown = CliRunner().invoke(app, [command, "--help"])
         assert shown.exit_code == 0
         assert len(shown.stdout) > 200

@@ -1,10 +1,12 @@
 """Several models in the settings: their names, their own options, other names for them, and what is wrong."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from app.chat import chat_rules, parse_chat_body
-from app.config import Settings, read_settings
+from app.config import PER_MODEL, Settings, read_settings
 from app.errors import NotFound, RequestError
 from app.served import ServedModels
 
@@ -78,6 +80,13 @@ def test_a_worker_may_load_some_of_the_models(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         read(monkeypatch, **{f"VQUEUE_{name}": value})
+
+
+@pytest.mark.parametrize("option", PER_MODEL)
+def test_every_option_of_a_model_is_a_setting_and_in_the_page_about_models(option: str) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "models.md").read_text()
+    assert option in Settings.model_fields
+    assert f"`{option}`" in page
 
 
 def test_a_request_is_held_to_the_limits_of_its_model(settings: Settings) -> None:
