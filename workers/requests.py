@@ -1,11 +1,36 @@
 """From a job's stored prompt and params to the request that the engine takes. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from app.config import Settings
 from app.errors import FatalWork
 from app.store.jobs import ClaimedJob, Json
 from workers.engine.base import Image, ImagePart, Part, Request, Sampling, TextPart, Turn
+
+SHARED_SCOPE = "shared"  # of tenants that agreed to share; tenants' own ids begin with `tenant_`
+
+
+@dataclass(frozen=True)
+class Uses:
+    """How often an image is known to be wanted, and how many of those uses are in no worker's hands yet."""
+
+    expected: int
+    later: int
+
+    def of(self, image: Image) -> Image:
+        return replace(image, expected_uses=self.expected, later_uses=self.later)
+
+
+def expect_uses(claimed: Sequence[ClaimedJob], awaited: Collection[int]) -> dict[int, Uses]:
+    """By image, for the jobs of a chunk; `awaited` are the images that later jobs show."""
+    here = Counter(image_id for job in claimed for image_id in set(job.image_ids))
+    later = {*awaited, *(image_id for job in claimed if job.warm for image_id in job.image_ids)}
+    return {
+        image_id: Uses(count + (image_id in later), int(image_id in later))
+        for image_id, count in here.items()
+    }
 
 
 def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings) -> Request:
@@ -18,9 +43,18 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
             images=images,
             sampling=_sampling(job.params, settings),
             max_pixels=job.params.get("max_pixels"),
+            scope=_scope(job, settings),
+            near_duplicates=job.near_duplicates,
+            warm=job.warm,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FatalWork("bad_prompt", f"The stored prompt cannot be read: {error!r}.") from error
+
+
+def _scope(job: ClaimedJob, settings: Settings) -> str | None:
+    """None where the tenant keeps its caches to itself."""
+    sharing = {job.tenant_id, job.tenant_name} & set(settings.shared_cache_tenants)
+    return SHARED_SCOPE if sharing else None
 
 
 def _turn(turn: Mapping[str, Json]) -> Turn:

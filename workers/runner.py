@@ -19,7 +19,7 @@ from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.engine.base import Answer, Engine, Image
 from workers.leases import Leases
 from workers.pool import EnginePool
-from workers.requests import read_request
+from workers.requests import Uses, expect_uses, read_request
 
 log = structlog.get_logger()
 
@@ -96,18 +96,29 @@ class Runner:
         return [self._outcome(job, answer) for job, answer in zip(claimed, answers, strict=True)]
 
     def _start_reading(self, claimed: Sequence[ClaimedJob]) -> Mapping[int, "Future[Image]"]:
-        wanted = sorted({image_id for job in claimed for image_id in job.image_ids})
-        if not wanted:
+        if not any(job.image_ids for job in claimed):
             return {}
         held = _held(claimed)
-        rows = self._through_outages(
-            "look_up", lambda: self._read_rows(wanted), left_s=lambda: self._leases.left_s(held)
+        rows, uses = self._through_outages(
+            "look_up", lambda: self._look_up(claimed), left_s=lambda: self._leases.left_s(held)
         )
-        return {image_id: self._readers.submit(self._read_image, row) for image_id, row in rows.items()}
+        return {
+            image_id: self._readers.submit(self._read, row, uses[image_id]) for image_id, row in rows.items()
+        }
 
-    def _read_rows(self, image_ids: Sequence[int]) -> dict[int, images.ImageRow]:
+    def _look_up(self, claimed: Sequence[ClaimedJob]) -> tuple[dict[int, images.ImageRow], dict[int, Uses]]:
+        wanted = sorted({image_id for job in claimed for image_id in job.image_ids})
         with transaction(self._sessions) as session:
-            return images.read_images(session, image_ids)
+            awaited = jobs.awaited_images(
+                session,
+                wanted,
+                batch_ids=sorted({job.batch_id for job in claimed if job.batch_id is not None}),
+                tenant_ids=sorted({job.tenant_id for job in claimed}),
+            )
+            return images.read_images(session, wanted), expect_uses(claimed, awaited)
+
+    def _read(self, row: images.ImageRow, uses: Uses) -> Image:
+        return uses.of(self._read_image(row))
 
     def _submit(self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"]) -> "Future[Answer]":
         """Hand a job to the engine once its images are decoded; what prevents that is in the future."""

@@ -41,6 +41,9 @@ class ClaimedJob:
     params: Mapping[str, Json]
     image_ids: Sequence[int]
     waited_s: float  # from created to claimed
+    tenant_name: str = ""
+    near_duplicates: bool = False  # its batch lets pictures that look the same stand in for each other
+    warm: bool = False  # its batch is there to fill caches
 
 
 @dataclass(frozen=True)
@@ -178,21 +181,50 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
             """
             UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, started_at = now(),
                             lease_until = now() + :lease * interval '1 second'
-            WHERE id IN (
-                SELECT j.id FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
+            FROM (
+                SELECT j.id, b.metadata, t.name AS tenant_name
+                FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id LEFT JOIN tenants t ON t.id = j.tenant_id
                 WHERE j.id = ANY(:ids) AND j.state IN ('ready', 'queued')
                   AND (j.batch_id IS NULL OR b.status = 'in_progress')
                   AND (j.deadline IS NULL OR j.deadline > now())
                   AND (NOT j.alone OR cardinality(CAST(:ids AS bigint[])) = 1)
-                ORDER BY j.id FOR UPDATE OF j)
-            RETURNING id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params,
+                ORDER BY j.id FOR UPDATE OF j) AS found
+            WHERE jobs.id = found.id
+            RETURNING jobs.id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params,
                       image_ids,
-                      extract(epoch FROM now() - created_at)::float AS waited_s
+                      extract(epoch FROM now() - created_at)::float AS waited_s,
+                      coalesce(tenant_name, '') AS tenant_name,
+                      coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,
+                      coalesce(found.metadata->>'vqueue_warm' = 'on', false) AS warm
             """
         ),
         {"ids": list(job_ids), "worker": worker, "lease": lease_s},
     ).mappings()
     return sorted((ClaimedJob(**row) for row in rows), key=lambda job: job.id)
+
+
+def awaited_images(
+    session: Session, image_ids: Sequence[int], *, batch_ids: Sequence[str], tenant_ids: Sequence[str]
+) -> set[int]:
+    """Which of these images are the first of a job that waits: one that was sent, or a ready one of these
+    batches or of these tenants' direct jobs. Each part has its index, and reads little of it."""
+    rows = session.execute(
+        text(
+            """
+            SELECT image_group FROM jobs WHERE state = 'queued' AND image_group = ANY(:images)
+            UNION
+            SELECT i.id FROM unnest(CAST(:images AS bigint[])) AS i(id) WHERE EXISTS (
+                SELECT FROM jobs WHERE state = 'ready' AND batch_id IS NOT NULL
+                    AND batch_id = ANY(:batches) AND image_group = i.id)
+            UNION
+            SELECT i.id FROM unnest(CAST(:images AS bigint[])) AS i(id) WHERE EXISTS (
+                SELECT FROM jobs WHERE state = 'ready' AND batch_id IS NULL
+                    AND tenant_id = ANY(:tenants) AND image_group = i.id)
+            """
+        ),
+        {"images": list(image_ids), "batches": list(batch_ids), "tenants": list(tenant_ids)},
+    )
+    return set(rows.scalars())
 
 
 def renew(session: Session, held: Sequence[Held], *, worker: str, lease_s: float) -> set[Held]:

@@ -129,6 +129,21 @@ def test_an_image_shared_by_a_chunk_is_read_once(rows: Rows, make_runner: MakeRu
     assert rows.all("SELECT text FROM answers") == ["Colour? ffffffff"] * 3
 
 
+def test_the_engine_is_told_how_often_an_image_is_wanted(rows: Rows, make_runner: MakeRunner) -> None:
+    known, once = rows.add_image("a" * 64), rows.add_image("b" * 64)
+    engine = FakeEngine()
+    ids = [
+        job_id
+        for image, count in ((known, 2), (once, 1))
+        for job_id in rows.add_jobs(count, batch_id="batch_1", image_ids=[image], image_group=image)
+    ]
+    rows.add_jobs(1, batch_id="batch_1", image_ids=[known], image_group=known)
+    rows.run("UPDATE jobs SET prompt = :prompt", prompt=PICTURE_PROMPT)
+    make_runner(engine).run(ids)
+    uses = {(image.expected_uses, image.later_uses) for request in engine.joined for image in request.images}
+    assert uses == {(3, 1), (1, 0)}
+
+
 def test_an_image_that_cannot_be_read_fails_its_own_jobs_only(rows: Rows, make_runner: MakeRunner) -> None:
     image = rows.add_image()
 

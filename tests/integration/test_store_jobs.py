@@ -58,6 +58,40 @@ def test_a_job_that_must_travel_alone_is_not_claimed_in_company(db: Sessions, ro
     assert claim(db, [poison]) == {poison: 1}
 
 
+def test_a_claim_tells_the_tenant_s_name_and_what_the_batch_wishes(db: Sessions, rows: Rows) -> None:
+    rows.add_batch()
+    wishes = '{"vqueue_near_duplicates": "on", "vqueue_warm": "no"}'
+    rows.run("UPDATE batches SET metadata = CAST(:wishes AS jsonb)", wishes=wishes)
+    rows.run("UPDATE tenants SET name = 'Alice'")
+    ids = [*rows.add_jobs(1, batch_id="batch_1"), *rows.add_jobs(1)]
+    with transaction(db) as session:
+        claimed = jobs.claim(session, ids, worker="w1", lease_s=60)
+    assert [job.tenant_name for job in claimed] == ["Alice", "Alice"]
+    assert [(job.near_duplicates, job.warm) for job in claimed] == [(True, False), (False, False)]
+
+
+def awaited(db: Sessions, images: list[int], *, tenant: str = "tenant_a") -> set[int]:
+    with transaction(db) as session:
+        return jobs.awaited_images(session, images, batch_ids=["batch_1"], tenant_ids=[tenant])
+
+
+@pytest.mark.parametrize(
+    ("state", "waits"), [("ready", True), ("queued", True), ("running", False), ("completed", False)]
+)
+def test_an_image_is_awaited_by_jobs_that_nobody_has(
+    db: Sessions, rows: Rows, state: str, waits: bool
+) -> None:
+    rows.add_batch()
+    rows.add_jobs(1, batch_id="batch_1", state=state, image_group=7)
+    rows.add_jobs(1, state=state, image_group=8)
+    assert awaited(db, [7, 8, 9]) == ({7, 8} if waits else set())
+
+
+def test_other_tenants_ready_jobs_make_no_image_awaited(db: Sessions, rows: Rows) -> None:
+    rows.add_jobs(1, image_group=8)
+    assert awaited(db, [8], tenant="tenant_b") == set()
+
+
 def test_an_answer_is_recorded_once_and_counted_once(db: Sessions, rows: Rows) -> None:
     rows.add_batch()
     (job_id,) = rows.add_jobs(1, batch_id="batch_1")
