@@ -244,6 +244,9 @@ answers = Table(
     Column("model", Text, nullable=False),
     Column("revision", Text, nullable=False),
     moment("created_at", nullable=False, now=True),
+    # Null where there are none, and in answers of 0.1.0.
+    Column("logprobs", JSON),
+    Column("notes", JSON),
 )
 
 workers = Table(
