@@ -13,8 +13,9 @@ from app.errors import FatalWork, InvalidWork
 from tests.checkpoints import CONTEXT, SPECIAL, build_tokenizer, model_config
 from tests.requests import picture
 from workers.engine.base import ImagePart, Request, Sampling, TextPart, Turn
+from workers.engine.checks import placed_images
 from workers.engine.preprocess import Grid
-from workers.engine.prompt import Prompt, PromptBuilder, placed_images
+from workers.engine.prompt import Prompt, PromptBuilder
 
 TOKENIZER = build_tokenizer()
 BUILDER = PromptBuilder(TOKENIZER, context=CONTEXT)

@@ -1,4 +1,4 @@
-"""The text that an answer's tokens make as they come, and whether it goes in circles."""
+"""The text that an answer's tokens make as they come."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,10 +6,6 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 BROKEN = "\ufffd"  # what a decoder writes for bytes that are no character
-# An answer repeats itself when its end is one run of at most LONGEST_PERIOD tokens, several times over.
-LONGEST_PERIOD = 32
-REPEATED_TOKENS = 32
-REPEATED_TIMES = 4
 
 
 class AnswerText:
@@ -53,13 +49,3 @@ class AnswerText:
         if self._listener is not None and len(text) > self._told:
             self._listener(text[self._told :])
             self._told = len(text)
-
-
-def repeats(tokens: Sequence[int]) -> bool:
-    """Whether the answer's end is one run of tokens over and over."""
-    for period in range(1, LONGEST_PERIOD + 1):
-        size = max(REPEATED_TIMES * period, REPEATED_TOKENS)
-        tail = list(tokens[-size:])
-        if len(tail) == size and tail[period:] == tail[:-period]:
-            return True
-    return False

@@ -7,9 +7,10 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from workers.engine.answer_text import AnswerText, repeats
+from workers.engine.answer_text import AnswerText
 from workers.engine.base import Answer, FinishReason, Note, Sampling, TokenLogprob, Usage
 from workers.engine.grammar import Matcher
+from workers.engine.repetition import repeats
 from workers.engine.sampling import Draws, Turn, log_probabilities
 
 

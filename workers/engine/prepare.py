@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from app.errors import InvalidWork
 from workers.engine.base import Answer, Note, Request
+from workers.engine.checks import check_length, image_grid, placed_images
 from workers.engine.cuts import Marks, Plan, plan_cuts
 from workers.engine.encodings import Encoding, Encodings, Placed
 from workers.engine.features import FeatureKey
@@ -15,7 +15,7 @@ from workers.engine.grammar import Grammars
 from workers.engine.load import Checkpoint
 from workers.engine.prefixes import Node, PrefixCache
 from workers.engine.preprocess import Grid
-from workers.engine.prompt import Prompt, PromptBuilder, placed_images
+from workers.engine.prompt import Prompt, PromptBuilder
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Preparer:
         Raises InvalidWork, and what `Image.load` raises.
         """
         places = placed_images(request)
-        grids = {index: self._grid(request, index) for index in places}
+        grids = {index: image_grid(self._checkpoint.preprocessor, request, index) for index in places}
         prompt = self._prompts.build(request.turns, [grids[index] for index in places])
-        self._check_length(len(prompt), request.sampling.max_tokens)
+        check_length(len(prompt), request.sampling.max_tokens, limit=self._checkpoint.context)
         if request.constraint is not None:  # compiled here, where it may take its time
             self.grammars.matcher(request.constraint)
         keys = {
@@ -126,26 +126,6 @@ class Preparer:
             for start, index in zip(prompt.images, places, strict=True)
             if start + grids[index].tokens > known
         )
-
-    def _grid(self, request: Request, index: int) -> Grid:
-        image = request.images[index]
-        try:
-            return self._checkpoint.preprocessor.grid(image.width, image.height, request.max_pixels)
-        except ValueError as error:
-            raise InvalidWork(
-                "invalid_image", f"image {index} of {image.width}x{image.height}: {error}"
-            ) from error
-
-    def _check_length(self, prompt: int, answer: int) -> None:
-        limit = self._checkpoint.context
-        if answer < 1:
-            raise InvalidWork("invalid_max_tokens", f"max_tokens is {answer}, but must be at least 1")
-        if prompt + answer > limit:
-            raise InvalidWork(
-                "context_length_exceeded",
-                f"the prompt's {prompt} tokens (images included) and max_tokens {answer} "
-                f"make {prompt + answer}, more than the model's {limit}",
-            )
 
 
 def _prefix_scope(request: Request) -> str:

@@ -55,9 +55,12 @@ class Preprocessor:
 
     def patches(self, pixels: Pixels, grid: Grid) -> Patches:
         """Resize to the grid, normalise, and cut into rows of one patch each, in visual tokens' order."""
+        return self._cut(self._normalise(np.asarray(self.resized(pixels, grid))), grid)
+
+    def resized(self, pixels: Pixels, grid: Grid) -> PIL.Image.Image:
+        """The picture at the grid's size, which every processor of Qwen3-VL leaves as it is."""
         size = (grid.width * PATCH, grid.height * PATCH)
-        picture = PIL.Image.fromarray(pixels).resize(size, resample=self.resample)
-        return self._cut(self._normalise(np.asarray(picture)), grid)
+        return PIL.Image.fromarray(pixels).resize(size, resample=self.resample)
 
     def _normalise(self, picture: Pixels) -> NDArray[np.float32]:
         """By a table of each channel's 256 values, computed as the library does; channels first."""

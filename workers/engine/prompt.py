@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from app.errors import FatalWork, InvalidWork
 from app.visual_tokens import MERGE
-from workers.engine.base import ImagePart, Part, Request, TextPart, Turn
+from workers.engine.base import Part, TextPart, Turn
 from workers.engine.folder import IMAGE_MARK
 from workers.engine.preprocess import Grid
 
@@ -118,15 +118,6 @@ class PromptBuilder:
             raise InvalidWork("invalid_prompt", f"the model's chat template refuses this: {error}") from error
         assert isinstance(rendered, str)
         return rendered
-
-
-def placed_images(request: Request) -> list[int]:
-    """The image numbers in the order of their places; raises InvalidWork for a place without an image."""
-    places = [part.index for turn in request.turns for part in turn.parts if isinstance(part, ImagePart)]
-    for index in places:
-        if not 0 <= index < len(request.images):
-            raise InvalidWork("invalid_prompt", f"the prompt asks for image {index} of {len(request.images)}")
-    return places
 
 
 def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
