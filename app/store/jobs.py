@@ -190,8 +190,8 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
                   AND (NOT j.alone OR cardinality(CAST(:ids AS bigint[])) = 1)
                 ORDER BY j.id FOR UPDATE OF j) AS found
             WHERE jobs.id = found.id
-            RETURNING jobs.id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt, params,
-                      image_ids,
+            RETURNING jobs.id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt,
+                      params, image_ids,
                       extract(epoch FROM now() - created_at)::float AS waited_s,
                       coalesce(tenant_name, '') AS tenant_name,
                       coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,

@@ -216,7 +216,8 @@ class Observer(Protocol):
     def waited(self, *, seconds: float) -> None:
         """A request waited this long between `submit` and its first step."""
 
-    def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None: ...
+    def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None:
+        """The vision tower ran once over so many images."""
 
     def features_read(self, *, tier: FeatureTier, size: int, visual_tokens: int, seconds: float) -> None:
         """One look-up of one image's features: `size` in bytes, 0 for a miss; without waiting for others."""
@@ -239,7 +240,8 @@ class Observer(Protocol):
     def feature_store_failed(self, *, operation: str) -> None:
         """Redis did not answer a `read` or `write`, or writes were dropped (`drop`)."""
 
-    def out_of_memory(self, *, rows: int) -> None: ...
+    def out_of_memory(self, *, rows: int) -> None:
+        """A step of so many rows found no memory."""
 
 
 class Silent(Observer):
