@@ -47,6 +47,7 @@ class Dispatcher:
         self._settings = settings
         self._clock = clock
         self._reap_at = clock() + settings.lease_s / 2
+        self._batch_models: dict[str, frozenset[str]] = {}
         self._limits = ChunkLimits(settings.chunk_jobs, settings.chunk_visual_tokens)
 
     def step(self) -> bool:
@@ -98,12 +99,20 @@ class Dispatcher:
         room = self._room(session)
         if not room:
             return []
-        sources = plans.read_sources(session, room)
+        sources = plans.read_sources(session, room, self._open_batches(session))
         return [
             candidate
             for source, take in share(room, sources)
             for candidate in plans.lock_ready(session, source, limit=take)
         ]
+
+    def _open_batches(self, session: Session) -> dict[str, frozenset[str]]:
+        """The open batches with the models of their jobs, which are read once."""
+        batch_ids = plans.read_open_batches(session)
+        new = [batch_id for batch_id in batch_ids if batch_id not in self._batch_models]
+        found = self._batch_models | (plans.read_models(session, new) if new else {})
+        self._batch_models = {batch_id: found[batch_id] for batch_id in batch_ids if batch_id in found}
+        return self._batch_models
 
     def _room(self, session: Session) -> dict[str, int]:
         """How many more jobs of each model may wait on the broker, models without room left out.

@@ -38,29 +38,64 @@ class Backlog:
     running: int
 
 
-def read_sources(session: Session, room: Mapping[str, int]) -> list[Source]:
-    """Batches in progress, and tenants' direct jobs, that have jobs ready now for the models in `room`.
+def read_open_batches(session: Session) -> list[str]:
+    """Batches in progress that have jobs left and time to run them."""
+    rows = session.execute(
+        text(
+            """
+            SELECT id FROM batches
+            WHERE status = 'in_progress' AND completed + failed < total AND expires_at > now()
+            """
+        )
+    )
+    return list(rows.scalars())
 
-    Each of a model's sources is counted up to the room that there is for the model.
+
+def read_models(session: Session, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The models of these batches' jobs; they never change once a batch is in progress."""
+    rows = session.execute(
+        text(
+            """
+            SELECT batch_id, array_agg(DISTINCT model) AS models FROM jobs
+            WHERE batch_id = ANY(:ids) GROUP BY batch_id
+            """
+        ),
+        {"ids": list(batch_ids)},
+    ).all()
+    return {row.batch_id: frozenset(row.models) for row in rows}
+
+
+def read_sources(
+    session: Session, room: Mapping[str, int], batches: Mapping[str, frozenset[str]]
+) -> list[Source]:
+    """What has jobs ready now for the models in `room`: of these batches, and tenants' direct jobs.
+
+    `batches` tells each one's models, since to look for jobs of another is to read all that it has ready.
+    Each source is counted up to the room that there is for its model.
     """
+    pairs = [(batch_id, model) for batch_id, models in batches.items() for model in models & room.keys()]
     values = {"models": list(room), "caps": list(room.values())}
-    batches = session.execute(
+    in_batches = session.execute(
         text(
             """
             SELECT b.tenant_id, b.id AS batch_id, m.model, b.expires_at AS deadline, found.ready
-            FROM batches b
-            CROSS JOIN unnest(CAST(:models AS text[]), CAST(:caps AS int[])) AS m(model, cap)
+            FROM unnest(CAST(:batches AS text[]), CAST(:models AS text[]), CAST(:caps AS int[]))
+                AS m(batch_id, model, cap)
+            JOIN batches b ON b.id = m.batch_id
             CROSS JOIN LATERAL (
                 SELECT count(*) AS ready FROM (
                     SELECT 1 FROM jobs
                     WHERE batch_id = b.id AND model = m.model AND state = 'ready'
                       AND (not_before IS NULL OR not_before <= now())
                     LIMIT m.cap) AS counted) AS found
-            WHERE b.status = 'in_progress' AND b.completed + b.failed < b.total AND b.expires_at > now()
-              AND found.ready > 0
+            WHERE found.ready > 0
             """
         ),
-        values,
+        {
+            "batches": [batch_id for batch_id, _ in pairs],
+            "models": [model for _, model in pairs],
+            "caps": [room[model] for _, model in pairs],
+        },
     ).all()
     direct = session.execute(
         text(
@@ -81,7 +116,8 @@ def read_sources(session: Session, room: Mapping[str, int]) -> list[Source]:
         values,
     ).all()
     return [
-        Source(row.tenant_id, row.batch_id, row.model, row.deadline, row.ready) for row in [*batches, *direct]
+        Source(row.tenant_id, row.batch_id, row.model, row.deadline, row.ready)
+        for row in [*in_batches, *direct]
     ]
 
 
