@@ -1,8 +1,8 @@
-"""A TCP proxy that cuts its first connections off in the middle of an answer."""
+"""A TCP proxy that cuts its first connections off in the middle of an answer, or all when it is told to."""
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -15,9 +15,16 @@ class Cutting:
         self._cuts = cuts
         self._after = after
         self.connections = 0
+        self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """End every connection that is open now."""
+        for client in list(self._open):
+            with suppress(OSError):  # it has just ended by itself
+                client.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -34,9 +41,11 @@ class Cutting:
             Thread(target=self._serve, args=(client, limit), daemon=True).start()
 
     def _serve(self, client: socket.socket, limit: int | None) -> None:
+        self._open.add(client)
         with client, socket.create_connection(self._target) as server:
             Thread(target=_pump, args=(client, server, None), daemon=True).start()
             _pump(server, client, limit)
+        self._open.discard(client)
 
 
 def _pump(source: socket.socket, sink: socket.socket, limit: int | None) -> None:
@@ -54,7 +63,7 @@ def _pump(source: socket.socket, sink: socket.socket, limit: int | None) -> None
 
 
 @contextmanager
-def cutting(endpoint_url: str, *, cuts: int, after: int) -> Iterator[Cutting]:
+def cutting(endpoint_url: str, *, cuts: int = 0, after: int = 0) -> Iterator[Cutting]:
     parts = urlsplit(endpoint_url)
     assert parts.hostname
     proxy = Cutting((parts.hostname, parts.port or 80), cuts=cuts, after=after)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from app.model_list import read_models
 from app.planner import Chunk
 from app.queue import ChunkSender, chunk_queue, is_amqp, make_celery
 from app.states import JobState
+from tests.cutting import cutting
 from tests.processes import Process
 from tests.rows import Rows
 from tests.waiting import eventually
@@ -283,3 +285,27 @@ def test_two_workers_serve_a_model_each(
             assert (first.terminate(), second.terminate()) == (0, 0)
     assert rows.one("SELECT count(DISTINCT worker) FROM jobs") == 2
     assert rows.one("SELECT count(*) FROM workers") == 0
+
+
+def test_a_worker_of_two_models_goes_on_after_the_broker_has_dropped_it(
+    rows: Rows, db: Sessions, sender: ChunkSender, two_models: Settings, broker_url: str, tmp_path: Path
+) -> None:
+    small, large = two_models.served_models
+    dispatcher = Dispatcher(sessions=db, sender=sender, settings=two_models)
+    with cutting(broker_url) as proxy:
+        through = broker_url.replace(
+            urlsplit(broker_url).netloc.rpartition("@")[2], urlsplit(proxy.url).netloc
+        )
+        behind = two_models.model_copy(update={"broker_url": SecretStr(through)})
+        with worker(behind, tmp_path) as process:
+            for turn in range(3):
+                ids = [
+                    *ask(rows, two_models, f"turn {turn}", 6, model=small),
+                    *ask(rows, two_models, f"turn {turn}", 6, model=large),
+                ]
+                dispatcher.send()
+                eventually(lambda ids=ids: completed(rows, ids), within_s=30)
+                proxy.cut()
+            assert process.running()
+    assert proxy.connections >= 3
+    assert rows.one("SELECT count(DISTINCT worker) FROM jobs") == 1
