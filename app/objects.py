@@ -112,6 +112,14 @@ class ObjectStore:
             return None
         return ObjectInfo(answer["ContentLength"], answer.get("ContentType", ""), answer.get("ETag", ""))
 
+    def keys(self, prefix: str, *, bucket: str) -> Iterator[str]:
+        """The keys of another bucket that begin so, in the store's order; "folders" are none."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        with self._translated(bucket, prefix):
+            for page in pages:
+                found = (item["Key"] for item in page.get("Contents", ()))
+                yield from (key for key in found if not key.endswith("/"))
+
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
         with self._translated(self.bucket, key):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import compare, database, keys, local, processes
+from app.cli import compare, database, keys, local, processes, warm
 
 app = typer.Typer(
     name="vqueue",
@@ -33,6 +33,7 @@ def options(
 app.command("up")(local.up)
 app.command("migrate")(database.migrate)
 app.command("compare")(compare.compare)
+app.command("warm")(warm.warm)
 app.add_typer(keys.keys)
 processes.mount(app)
 

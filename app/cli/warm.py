@@ -1,0 +1,92 @@
+"""`vqueue warm`: have images encoded, and instructions worked through, before anybody asks."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from app.api_client import ApiClient, ApiRefused
+from app.cli.settings import checked_settings
+from app.errors import WorkError
+from app.objects import make_objects
+from app.warm import WARM, WINDOW, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
+
+POLL_S = 2.0
+BATCH_LINES = 10_000
+ENDED = {"completed", "failed", "expired", "cancelled"}
+
+
+def warm(
+    prefix: Annotated[
+        str | None, typer.Option(help="s3://bucket/prefix: every object there is an image.")
+    ] = None,
+    catalog: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A .csv, or JSON lines.")
+    ] = None,
+    column: Annotated[str, typer.Option(help="Where a catalog names its images.")] = "image",
+    instructions: Annotated[
+        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="A file with one system prompt.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For which; the first that is served.")] = None,
+    detail: Annotated[Literal["auto", "low"], typer.Option(help="As the questions will say.")] = "auto",
+) -> None:
+    """Fill the caches: as a batch of the least urgent work, whose jobs the workers take like any others.
+
+    VQUEUE_URL and VQUEUE_API_KEY say where and for which tenant. Features go to Redis, for all workers;
+    an instruction's prefix stays in the memory of the worker that takes its job.
+    """
+    url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
+    if not url or not key:
+        raise typer.BadParameter("set VQUEUE_URL (such as http://127.0.0.1:8000/v1) and VQUEUE_API_KEY")
+    if not (prefix or catalog or instructions):
+        raise typer.BadParameter("say what to warm: --prefix, --catalog or --instructions")
+    summary = Summary()
+    try:
+        with closing(ApiClient(url, key)) as api:
+            name = model or api.models()[0]
+            images = dict.fromkeys(chain(_listed(prefix), read_catalog(catalog, column) if catalog else ()))
+            lines = chain(
+                (image_line(image, number=at, model=name, detail=detail) for at, image in enumerate(images)),
+                (
+                    instruction_line(path.read_text(), number=at, model=name)
+                    for at, path in enumerate(instructions or ())
+                ),
+            )
+            while part := list(islice(lines, BATCH_LINES)):
+                _run(api, part, summary)
+    except (ApiRefused, UnreadableCatalog, WorkError, UnicodeDecodeError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    typer.echo(str(summary))
+    raise typer.Exit(1 if summary.failures else 0)
+
+
+def _listed(prefix: str | None) -> Iterator[str]:
+    if prefix is None:
+        return
+    bucket, _, start = prefix.removeprefix("s3://").partition("/")
+    if not prefix.startswith("s3://") or not bucket:
+        raise typer.BadParameter("a prefix looks like s3://bucket/prefix")
+    with closing(make_objects(checked_settings())) as objects:
+        yield from (f"s3://{bucket}/{key}" for key in objects.keys(start, bucket=bucket))
+
+
+def _run(api: ApiClient, lines: Sequence[bytes], summary: Summary) -> None:
+    """One batch, awaited. Interrupted, it goes on by itself."""
+    file_id = api.upload("warm.jsonl", lines)
+    batch = api.create_batch(file_id, window=WINDOW, metadata={WARM: "on"})
+    typer.echo(f"{batch['id']}: {len(lines)} jobs", err=True)
+    while batch["status"] not in ENDED:
+        time.sleep(POLL_S)
+        batch = api.batch(batch["id"])
+    if batch["status"] == "failed":
+        raise ApiRefused(f"{batch['id']} did not pass: {batch['errors']['data'][0]['message']}")
+    for line in api.lines(batch["output_file_id"]):
+        summary.answered(line)
+    for line in api.lines(batch["error_file_id"]):
+        summary.failed(line)
