@@ -25,6 +25,10 @@ PER_MODEL = (
     "prompt_max_chars",
     "feature_cache_bytes",
     "feature_cache_format",
+    "engine",
+    "remote_url",
+    "remote_revision",
+    "remote_concurrency",
 )
 
 
@@ -55,6 +59,7 @@ class Settings(BaseSettings):
     models: Annotated[tuple[ModelEntry, ...], NoDecode] = ()
     model_aliases: Annotated[Mapping[str, str], NoDecode] = Field(default_factory=dict)
     worker_models: Annotated[tuple[str, ...], NoDecode] = ()  # what a worker loads; all where it is empty
+    engine: Literal["transformers", "vllm", "remote"] = "transformers"
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
@@ -75,6 +80,21 @@ class Settings(BaseSettings):
     feature_check_share: float = Field(default=0.0, ge=0, le=1)  # hits that are encoded anew and compared
     shared_cache_tenants: Annotated[tuple[str, ...], NoDecode] = ()  # names or ids that share one cache
     worker_threads: int = Field(default=4, ge=1)
+
+    # The vLLM engine, where `engine` chooses it.
+    vllm_tensor_parallel: int = Field(default=1, ge=1)
+    vllm_expert_parallel: bool = False
+    vllm_mm_encoder_tp_mode: Literal["weights", "data"] = "weights"
+    vllm_async_scheduling: bool | None = None  # vLLM's own choice
+    vllm_gpu_memory_share: float = Field(default=0.9, gt=0, le=1)
+    vllm_kv_cache_dtype: Literal["auto", "fp8"] = "auto"
+    vllm_max_model_len: int = Field(default=0, ge=0)  # 0: the checkpoint's context
+
+    # The remote engine: `model` is the server's name of it.
+    remote_url: str | None = None  # ends in /v1
+    remote_api_key: SecretStr | None = None
+    remote_revision: str | None = None
+    remote_concurrency: int = Field(default=32, ge=1)
 
     # Images.
     image_max_bytes: int = Field(default=20 * MIB, ge=1)

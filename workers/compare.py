@@ -10,7 +10,7 @@ from app.agreement import Comparison, Reply, Side
 from app.config import Settings
 from app.errors import WorkError
 from workers.engine.base import Answer, Request, Sampling, TextPart, Turn
-from workers.main import open_transformers
+from workers.engines import open_one as open_engine
 from workers.pool import OpenEngine
 from workers.sample import TENANT, Asked, read_folder, read_lines
 
@@ -21,7 +21,7 @@ def read_sample(source: Path, questions: Sequence[str], settings: Settings) -> l
 
 
 def compare(
-    sample: Sequence[Asked], a: Settings, b: Settings, open_one: OpenEngine = open_transformers
+    sample: Sequence[Asked], a: Settings, b: Settings, open_one: OpenEngine = open_engine
 ) -> Comparison:
     """The sample's answers by two models; FatalWork for one that cannot be loaded.
 
