@@ -1,7 +1,7 @@
 """An ended job as its line in a batch's output or error file. Pure: the same job gives the same bytes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -38,10 +38,15 @@ NEVER_RUN = {
     JobState.CANCELLED: ("batch_cancelled", "This request was not executed: its batch was cancelled."),
 }
 
+BROKEN = "\ufffd"
+
 # Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
 _LINE_BREAKERS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 Body = Mapping[str, Any]  # JSON to be
+
+# Of each token: its text, its log probability, and the likeliest ones in its place with theirs.
+StoredLogprobs = Sequence[tuple[str, float, Sequence[tuple[str, float]]]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class AnsweredJob:
     cached_tokens: int
     completion_tokens: int
     revision: str
+    logprobs: StoredLogprobs | None = None
+    notes: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,11 @@ def error_line(job: UnansweredJob) -> bytes:
 
 
 def completion(job: AnsweredJob) -> Body:
-    """The answer as a `chat.completion` object; `system_fingerprint` is the model's revision."""
+    """The answer as a `chat.completion` object; `system_fingerprint` is the model's revision.
+
+    `vqueue` (ours) is there only where there is something to say of the answer.
+    """
+    notes = {"vqueue": {"notes": list(job.notes)}} if job.notes else {}
     return {
         "id": f"chatcmpl-{job.id:016x}",
         "object": "chat.completion",
@@ -106,7 +117,7 @@ def completion(job: AnsweredJob) -> Body:
                 "index": 0,
                 "message": {"role": "assistant", "content": job.text, "refusal": None},
                 "finish_reason": job.finish_reason,
-                "logprobs": None,
+                "logprobs": logprobs(job.logprobs),
             }
         ],
         "usage": {
@@ -116,7 +127,24 @@ def completion(job: AnsweredJob) -> Body:
             "prompt_tokens_details": {"cached_tokens": job.cached_tokens},
         },
         "system_fingerprint": job.revision,
+        **notes,
     }
+
+
+def logprobs(stored: StoredLogprobs | None) -> Body | None:
+    """In OpenAI's shape."""
+    if stored is None:
+        return None
+    content = [
+        {**_token(token, logprob), "top_logprobs": [_token(*other) for other in others]}
+        for token, logprob, others in stored
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _token(token: str, logprob: float) -> Body:
+    """A token that is a part of a character only has no text, and so no bytes that could be told."""
+    return {"token": token, "logprob": logprob, "bytes": None if BROKEN in token else list(token.encode())}
 
 
 def _response(job_id: int, status: int, body: Body) -> Body:

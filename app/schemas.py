@@ -1,7 +1,8 @@
 """Bodies of requests and responses, as OpenAI's API has them; ours are marked so."""
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -71,6 +72,12 @@ class JobCreate(Request):
     top_k: int | None = None
     seed: int | None = None
     stop: str | list[str] | None = None
+    repetition_penalty: float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    response_format: dict[str, Any] | None = Field(default=None, description="as in a chat completion")
+    structured_outputs: dict[str, Any] | None = Field(default=None, description="as vLLM has it")
+    guided_choice: list[str] | None = Field(default=None, description="the answer is one of these texts")
     deadline_s: float | None = Field(
         default=None, gt=0, le=MONTH_S, description="seconds after which an unanswered job expires"
     )
@@ -185,6 +192,8 @@ class JobAnswer(BaseModel):
     finish_reason: str
     usage: JobUsage
     revision: str
+    logprobs: Mapping[str, Any] | None
+    notes: list[str]
 
 
 class JobError(BaseModel):

@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from app.config import Settings
 from app.errors import FatalWork
 from app.store.jobs import ClaimedJob, Json
-from workers.engine.base import Image, ImagePart, Part, Request, Sampling, TextPart, Turn
+from workers.engine.base import (
+    Choice,
+    Constraint,
+    Image,
+    ImagePart,
+    JsonObject,
+    JsonSchema,
+    Part,
+    Request,
+    Sampling,
+    TextPart,
+    Turn,
+)
 
 SHARED_SCOPE = "shared"  # of tenants that agreed to share; tenants' own ids begin with `tenant_`
 
@@ -43,6 +55,7 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
             images=images,
             sampling=_sampling(job.params, settings),
             max_pixels=job.params.get("max_pixels"),
+            constraint=_constraint(job.params.get("constraint")),
             scope=_scope(job, settings),
             near_duplicates=job.near_duplicates,
             warm=job.warm,
@@ -76,4 +89,20 @@ def _sampling(params: Mapping[str, Json], settings: Settings) -> Sampling:
         top_k=int(params.get("top_k", 0)),
         seed=params.get("seed"),
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        repetition_penalty=float(params.get("repetition_penalty", 1.0)),
+        logprobs=params.get("logprobs"),
     )
+
+
+def _constraint(stored: Mapping[str, Json] | None) -> Constraint | None:
+    match stored:
+        case None:
+            return None
+        case {"json_object": True}:
+            return JsonObject()
+        case {"json_schema": str(schema)}:
+            return JsonSchema(schema)
+        case {"choice": [*options]}:
+            return Choice(tuple(options))
+        case _:
+            raise ValueError("an unknown constraint")

@@ -16,10 +16,12 @@ from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from app.states import GiveUp, RetryPolicy, after_error
 from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
+from workers.answers import answer_row, storable
 from workers.engine.base import Answer, Engine, Image
 from workers.leases import Leases
 from workers.pool import EnginePool
 from workers.requests import Uses, expect_uses, read_request
+from workers.warming import tell_warmth
 
 log = structlog.get_logger()
 
@@ -153,16 +155,7 @@ class Runner:
             return self._after_error(job, error)
         except Exception as error:  # a fault of ours: reported, and tried again
             return self._after_error(job, self._fault(job, error))
-        usage = answer.usage
-        return AnswerRow(
-            job.id,
-            job.attempt,
-            _storable(answer.text),
-            answer.finish_reason,
-            usage.prompt_tokens,
-            usage.cached_tokens,
-            usage.completion_tokens,
-        )
+        return answer_row(job, tell_warmth(job, answer))
 
     def _fault(self, job: ClaimedJob, error: Exception) -> FatalWork:
         log.error("job_faulted", job=job.id, attempt=job.attempt, exc_info=error)
@@ -173,7 +166,7 @@ class Runner:
             return ReturnRow(job.id, job.attempt, 0.0, counts=False)
         match after_error(error, attempt=job.tries, policy=self._policy, spread=self._spread()):
             case GiveUp(code, message):
-                return FailureRow(job.id, job.attempt, code, _storable(message))
+                return FailureRow(job.id, job.attempt, code, storable(message))
             case again:
                 log.warning("job_retried", job=job.id, attempt=job.attempt, code=error.code)
                 telemetry.JOBS_RETURNED.labels(error.code).inc()
@@ -232,8 +225,3 @@ class Runner:
 
 def _held(claimed: Sequence[ClaimedJob]) -> list[Held]:
     return [Held(job.id, job.attempt) for job in claimed]
-
-
-def _storable(text: str) -> str:
-    """Text as Postgres can hold it: no NUL, no lone surrogate; both become U+FFFD."""
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

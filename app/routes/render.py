@@ -6,6 +6,7 @@ from datetime import datetime
 from app import batches, files
 from app.errors import LineError
 from app.ids import job_name
+from app.results import logprobs
 from app.schemas import (
     BatchError,
     BatchErrors,
@@ -123,7 +124,12 @@ def _answer(job: JobView) -> JobAnswer | None:
         total_tokens=prompt + completion,
     )
     return JobAnswer(
-        text=job.answer, finish_reason=job.finish_reason or "", usage=usage, revision=job.revision or ""
+        text=job.answer,
+        finish_reason=job.finish_reason or "",
+        usage=usage,
+        revision=job.revision or "",
+        logprobs=logprobs(job.logprobs),
+        notes=list(job.notes or ()),
     )
 
 

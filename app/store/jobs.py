@@ -65,6 +65,8 @@ class AnswerRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    logprobs: Json = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class JobView:
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     revision: str | None = None
+    logprobs: Json = None
+    notes: Sequence[str] | None = None
     params: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -157,7 +161,7 @@ def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
                 """
                 SELECT j.id, j.model, j.state, j.attempt, j.error_code, j.error_message, j.created_at,
                        j.started_at, j.finished_at, j.params, a.text AS answer, a.finish_reason,
-                       a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision
+                       a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes
                 FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
                 WHERE j.id = :id AND j.tenant_id = :tenant
                 """
@@ -262,8 +266,9 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             WITH given AS (
                 SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:texts AS text[]),
                     CAST(:reasons AS text[]), CAST(:prompts AS int[]), CAST(:cached AS int[]),
-                    CAST(:completions AS int[]))
-                AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens)),
+                    CAST(:completions AS int[]), CAST(:logprobs AS json[]), CAST(:notes AS json[]))
+                AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
+                     logprobs, notes)),
             locked AS (
                 SELECT jobs.id FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
                 WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
@@ -273,9 +278,9 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
                 FROM locked WHERE jobs.id = locked.id RETURNING jobs.id, jobs.batch_id),
             stored AS (
                 INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                                     completion_tokens, model, revision)
+                                     completion_tokens, model, revision, logprobs, notes)
                 SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
-                       g.completion_tokens, :model, :revision
+                       g.completion_tokens, :model, :revision, g.logprobs, g.notes
                 FROM given g JOIN done ON done.id = g.id),
             counts AS (
                 SELECT done.batch_id, count(*) AS n, sum(g.prompt_tokens) AS prompt,
@@ -298,6 +303,8 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             "prompts": [row.prompt_tokens for row in rows],
             "cached": [row.cached_tokens for row in rows],
             "completions": [row.completion_tokens for row in rows],
+            "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
+            "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
             "model": model,
             "revision": revision,
         },

@@ -29,7 +29,7 @@ class FakeEngine:
         *,
         model: str = "fake",
         revision: str = "fake-1",
-        answer: Callable[[Request], str] = echo,
+        answer: Callable[[Request], str | Answer] = echo,
         gate: threading.Event | None = None,
         rows: int = 1,
     ) -> None:
@@ -79,13 +79,13 @@ class FakeEngine:
         try:
             for image in request.images:
                 image.load()
-            text = self._answer(request)
+            found = self._answer(request)
         except Exception as error:  # whatever a test wants to see raised travels to the caller
             future.set_exception(error)
         else:
-            future.set_result(Answer(text, "stop", _usage(request, text)))
+            future.set_result(found if isinstance(found, Answer) else _stopped(request, found))
 
 
-def _usage(request: Request, text: str) -> Usage:
+def _stopped(request: Request, text: str) -> Answer:
     words = sum(len(piece.split()) for piece in texts(request.turns))
-    return Usage(prompt_tokens=words + len(request.images), completion_tokens=len(text.split()))
+    return Answer(text, "stop", Usage(words + len(request.images), len(text.split())))
