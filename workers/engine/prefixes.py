@@ -136,11 +136,13 @@ class PrefixCache:
         """A node of what a row computed for itself, held for the caller; if one is there whole, that one."""
         with self._lock:
             node = self._index.get(key)
-            if node is None or not node.built:
-                node = self._insert(parent, key, end)
-                node.from_answer = True
-                self._fill(node, kv)
+            if node is not None and node.built:
+                self._use(node)
+                return node
+            node = self._insert(parent, key, end)
+            node.from_answer = True
             self._use(node)
+            self._fill(node, kv)
             node.built = True
             return node
 

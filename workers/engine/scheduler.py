@@ -118,9 +118,10 @@ class Budget:
         self.rows, self.tokens = self.most_rows, self.most_tokens
 
     def lower(self, *, rows: int, tokens: int) -> None:
-        """A step of this size did not fit."""
+        """A step of so many rows, with so many tokens of new prompts, did not fit."""
         self.rows = max(1, min(self.rows, rows // 2))
-        self.tokens = max(1, min(self.tokens, tokens // 2))
+        if tokens:
+            self.tokens = max(1, min(self.tokens, tokens // 2))
         self._calm = 0
 
     def passed(self) -> None:

@@ -53,6 +53,10 @@ class Slots:
         if slot != self.used:
             self.kv[:, :, slot] = self.kv[:, :, self.used]
 
+    def wipe(self, slot: int) -> None:
+        """Whoever has the slot next multiplies what it does not fill by a weight of 0."""
+        self.kv[:, :, slot] = 0
+
     def copy_out(self, slot: int, tokens: int) -> torch.Tensor:
         """The first tokens of a slot as a piece of its own."""
         return self.kv[:, :, slot, :, :tokens].clone()

@@ -63,6 +63,12 @@ class Steps:
     def close(self) -> None:
         self._grammar_pool.shutdown()
 
+    def abandon(self, error: WorkError) -> None:
+        """Fail the rows that are left when no further step will come."""
+        for row in list(self._rows):
+            self._leave(row)
+            fail(row.prepared.future, error)
+
     def room(self) -> Room:
         """What the next step can take beside the rows that run."""
         rows = len(self._rows)
@@ -79,9 +85,11 @@ class Steps:
         for row in [row for row in self._rows if row.prepared.future.cancelled() or _late(row)]:
             self._leave(row)
             fail(row.prepared.future, job_timeout())
-        decoding = list(self._rows)
         entering = [self._enter(prepared) for prepared in joining]
-        self._attempt(decoding, [row for row in entering if row is not None])
+        first, *others = _parts(self._rows, self._budget.rows)
+        self._attempt(first, [row for row in entering if row is not None])
+        for part in others:  # they joined when there was more memory
+            self._attempt(part, [])
 
     def _enter(self, prepared: Prepared) -> Row | None:
         request = prepared.request
@@ -143,8 +151,9 @@ class Steps:
             error = step_failed(raised)
         else:
             self._joined(builds, joining)
+            new_tokens = _new_tokens(builds, joining)
             self._settle(logits, rows, allowed)
-            self._stepped(builds, joining, decoding, time.perf_counter() - started)
+            self._stepped(joining, decoding, new_tokens, time.perf_counter() - started)
             return None
         self._undo(builds, joining)
         return error
@@ -194,6 +203,17 @@ class Steps:
             torch.cuda.empty_cache()
 
     def _settle(self, logits: torch.Tensor, rows: Sequence[Row], allowed: Sequence[Future[Allowed]]) -> None:
+        """Choosing tokens may want memory as well; then the rows of this step end, and the engine goes on."""
+        try:
+            self._choose(logits, rows, allowed)
+        except Exception as raised:
+            let_go(raised)
+            no_memory = isinstance(raised, torch.OutOfMemoryError | MemoryError)
+            for row in rows:
+                if row.slot >= 0:
+                    self._fail(row, out_of_memory() if no_memory else raised)
+
+    def _choose(self, logits: torch.Tensor, rows: Sequence[Row], allowed: Sequence[Future[Allowed]]) -> None:
         """Give each row its next token; those that are done leave with their answers."""
         broken = set(broken_rows(logits))
         good: list[tuple[int, Row, Allowed]] = []
@@ -230,6 +250,7 @@ class Steps:
         """End a row whose step went well for others. Its pieces may be spoiled: nobody finds them again."""
         for node in chain(row.node):
             self._prefixes.drop(node)
+        self._slots.wipe(row.slot)
         self._leave(row)
         fail(row.prepared.future, error if isinstance(error, WorkError) else step_failed(error))
 
@@ -266,27 +287,29 @@ class Steps:
         """A next turn that repeats this one finds its KV."""
         if not self._prefixes.keeps_answers or not row.own:
             return
+        try:
+            kv = self._slots.copy_out(row.slot, row.own)
+        except (torch.OutOfMemoryError, MemoryError):
+            return
         cut = row.cut_here()
-        self._prefixes.release(
-            self._prefixes.extend(row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own))
-        )
+        self._prefixes.release(self._prefixes.extend(row.node, cut.key, cut.end, kv))
 
     def _no_memory(
         self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row]
     ) -> WorkError:
         rows = len(joining) + len(decoding)
         self._tools.observer.out_of_memory(rows=rows)
-        self._budget.lower(rows=rows, tokens=_new_tokens(builds, joining) + len(decoding))
+        self._budget.lower(rows=rows, tokens=_new_tokens(builds, joining))
         return out_of_memory()
 
     def _stepped(
-        self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row], seconds: float
+        self, joining: Sequence[Row], decoding: Sequence[Row], new_tokens: int, seconds: float
     ) -> None:
         self._tools.observer.stepped(
             rows=len(joining) + len(decoding),
             row_limit=self._budget.most_rows,
             joined=len(joining),
-            prompt_tokens=_new_tokens(builds, joining),
+            prompt_tokens=new_tokens,
             cached_tokens=sum(row.cached for row in joining),
             seconds=seconds,
         )
@@ -294,7 +317,12 @@ class Steps:
 
 def _new_tokens(builds: Sequence[Build], joining: Sequence[Row]) -> int:
     pieces = sum(build.node.end - build.node.start for build in builds)
-    return pieces + sum(len(row.prepared.prompt) - row.prepared.plan.tail_start for row in joining)
+    return pieces + sum(len(row.tail) for row in joining)
+
+
+def _parts(rows: Sequence[Row], most: int) -> list[Sequence[Row]]:
+    """At least one."""
+    return [rows[start : start + most] for start in range(0, len(rows), most)] or [()]
 
 
 def _halves(rows: Sequence[Row]) -> list[Sequence[Row]]:

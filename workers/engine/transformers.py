@@ -199,6 +199,7 @@ class TransformersEngine:
         finally:  # however the thread ends, nobody waits for it in vain
             self._closed.set()
             self._room.close()
+            self._steps.abandon(engine_closed())
 
     def _run_step(self) -> bool:
         """Nothing of a step outlives this call, else an idle engine would hold its pictures."""
