@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.checks import Json, is_unicode, missing, shown, wrong
 from app.config import Settings
+from app.data_urls import unsupported_modality
 from app.errors import InvalidWork, RequestError
 from app.params import read_params
 from app.references import ImageReference, parse_reference
@@ -17,6 +18,7 @@ ROLES = {"system": "system", "developer": "system", "user": "user", "assistant":
 LOW_DETAIL_PIXELS = 262_144
 DETAILS = ("low", "high", "auto", "original")
 
+_MOVING = re.compile("video|audio")  # video_url, input_video, input_audio and the like
 _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
 
 
@@ -128,6 +130,9 @@ class _Reading:
             if "text" not in part:
                 raise missing(f"{param}.text")
             return self._text(f"{param}.text", part["text"])
+        if isinstance(kind, str) and (moving := _MOVING.search(kind)):
+            refusal = unsupported_modality(moving[0])
+            raise wrong(f"{param}.type", refusal.message, refusal.code)
         if kind != "image_url":
             asked = shown(kind if isinstance(part, dict) else part)
             raise wrong(

@@ -8,10 +8,19 @@ from urllib.parse import unquote_to_bytes
 from app.errors import InvalidWork
 
 _PREFIX = re.compile(r"data:", re.IGNORECASE)
+_MOVING = re.compile(r"\s*data:\s*(video|audio)/", re.IGNORECASE)
 # A line break, with the indentation around it, is how mail programs and YAML fold long texts.
 _FOLD = re.compile(r"[ \t]*[\r\n]+[ \t]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*")
 _URL_SAFE = str.maketrans("-_", "+/")
+
+
+def unsupported_modality(kind: str) -> InvalidWork:
+    """What a client is told that sends `video` or `audio`."""
+    instead = "single frames as images" if kind == "video" else "its transcript as text"
+    return InvalidWork(
+        "unsupported_modality", f"This service reads text and images, not {kind}: send {instead} instead."
+    )
 
 
 def is_data_url(text: str) -> bool:
@@ -19,11 +28,14 @@ def is_data_url(text: str) -> bool:
 
 
 def decode_data_url(text: str) -> bytes:
-    """The bytes of a data URL, whatever type it declares: what they are is seen from themselves.
+    """The bytes of a data URL, whatever image it declares: what they are is seen from themselves.
 
     Base64 may be URL-safe, percent-encoded, folded over lines and without padding; percent-encoded bytes
-    without base64 are read too. Raises InvalidWork: `bad_data_url`, `bad_base64`, `empty_body`.
+    without base64 are read too. Raises InvalidWork: `unsupported_modality`, `bad_data_url`, `bad_base64`,
+    `empty_body`.
     """
+    if found := _MOVING.match(text):
+        raise unsupported_modality(found[1].lower())
     head, comma, body = text.strip()[len("data:") :].partition(",")
     if not is_data_url(text.strip()) or not comma:
         raise InvalidWork(

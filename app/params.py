@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from app.checks import Json, integer, is_unicode, number, shown, wrong
+from app.constraints import FIELDS, read_constraint
 
 MOST_STOPS = 16
+MOST_LOGPROBS = 20
 SEEDS = (-(2**63), 2**63 - 1)
 
 # What a model cannot see in its answer: taken and left aside.
@@ -24,15 +26,14 @@ IGNORED = frozenset(
     }
 )
 
+LOGPROBS = ("logprobs", "top_logprobs")
+
 # Parameters that would change the answer and are not served, with the values that mean "not used".
 UNSERVED: Mapping[str, tuple[Json, ...]] = {
     "stream": (False,),
     "n": (1,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
     "frequency_penalty": (0,),
     "presence_penalty": (0,),
-    "repetition_penalty": (1,),
     "min_p": (0,),
     "logit_bias": ({},),
     "tools": ([],),
@@ -40,7 +41,6 @@ UNSERVED: Mapping[str, tuple[Json, ...]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "modalities": (["text"],),
-    "response_format": ({"type": "text"},),
     "reasoning_effort": ("none",),
     "verbosity": ("medium",),
 }
@@ -50,7 +50,7 @@ def read_params(body: Mapping[str, Json], *, max_new_tokens: int) -> dict[str, J
     """The sampling parameters that were given; nulls count as not given."""
     params: dict[str, Json] = {}
     for name, value in body.items():
-        if value is None or name in IGNORED:
+        if value is None or name in IGNORED or name in FIELDS or name in LOGPROBS:
             continue
         if name in UNSERVED:
             _check_unused(name, value)
@@ -63,7 +63,8 @@ def read_params(body: Mapping[str, Json], *, max_new_tokens: int) -> dict[str, J
                 name if name.isidentifier() and name.isascii() else "",
                 f"The parameter {shown(name)} is not known: leave it out.",
             )
-    return params
+    found = {"logprobs": _logprobs(body), "constraint": read_constraint(body)}
+    return params | {name: value for name, value in found.items() if value is not None}
 
 
 def _check_unused(name: str, value: Json) -> None:
@@ -95,6 +96,24 @@ def _top_k(name: str, value: Json) -> int:
     return max(0, integer(name, value, -1, 2**31 - 1))
 
 
+def _repetition_penalty(name: str, value: Json) -> float:
+    penalty = number(name, value, 0, 2)
+    if penalty == 0:
+        raise wrong(name, f"{name} must be above 0; 1 means none.")
+    return penalty
+
+
+def _logprobs(body: Mapping[str, Json]) -> int | None:
+    """How many alternatives each token is told with; None where no log probabilities are wanted."""
+    wanted, top = (body.get(name) for name in LOGPROBS)
+    if wanted is not None and not isinstance(wanted, bool):
+        raise wrong("logprobs", f"logprobs must be true or false, not {shown(wanted)}.")
+    count = 0 if top is None else integer("top_logprobs", top, 0, MOST_LOGPROBS)
+    if count and not wanted:
+        raise wrong("top_logprobs", "top_logprobs needs logprobs: true beside it.")
+    return count if wanted else None
+
+
 def _stop(name: str, value: Json) -> Sequence[str]:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or len(stops) > MOST_STOPS:
@@ -110,4 +129,5 @@ _READERS = {
     "top_k": _top_k,
     "seed": lambda name, value: integer(name, value, *SEEDS),
     "stop": _stop,
+    "repetition_penalty": _repetition_penalty,
 }

@@ -42,8 +42,8 @@ class ImageReference:
 def parse_reference(text: str) -> ImageReference:
     """Read a reference by its form only: nothing is resolved, fetched or looked up.
 
-    Raises InvalidWork: `bad_url`, `bad_data_url`, `bad_base64`, `empty_body`. Whether a URL may be fetched
-    (`blocked_url`) is decided when it is, for every hop.
+    Raises InvalidWork: `bad_url`, `bad_data_url`, `bad_base64`, `empty_body`, `unsupported_modality`. Whether
+    a URL may be fetched (`blocked_url`) is decided when it is, for every hop.
     """
     stripped = text.strip(" \t\r\n")
     if is_data_url(stripped):

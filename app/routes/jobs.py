@@ -12,7 +12,20 @@ from app.routes.caller import Caller
 from app.routes.render import job_object
 from app.schemas import JobCreate, JobObject
 
-PARAMS = {"max_tokens", "temperature", "top_p", "top_k", "seed", "stop"}
+PARAMS = {
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "stop",
+    "repetition_penalty",
+    "logprobs",
+    "top_logprobs",
+    "response_format",
+    "structured_outputs",
+    "guided_choice",
+}
 
 
 def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:

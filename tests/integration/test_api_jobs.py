@@ -2,19 +2,28 @@
 
 import base64
 import io
+import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import numpy as np
+import PIL.Image
 import pytest
 from openai import OpenAI
-from PIL import Image
 
+from app.config import Settings
 from app.db import Sessions, transaction
 from app.ids import job_number
 from app.store import jobs
 from app.store.jobs import AnswerRow, FailureRow
 from tests.rows import Rows
 from tests.serving import new_key
+from workers.engine.base import Answer, Image, JsonSchema, Note, Request, TokenLogprob, Usage
+from workers.engine.fake import FakeEngine
+from workers.leases import Leases
+from workers.pool import EnginePool, Resident
+from workers.runner import Runner
 
 URL = "https://images.example/mug.png"
 
@@ -26,7 +35,7 @@ def rows(db: Sessions) -> Rows:
 
 def png(colour: str = "red") -> bytes:
     out = io.BytesIO()
-    Image.new("RGB", (64, 48), colour).save(out, "PNG")
+    PIL.Image.new("RGB", (64, 48), colour).save(out, "PNG")
     return out.getvalue()
 
 
@@ -46,6 +55,28 @@ def refuse(http: httpx.Client, **body: object) -> tuple[int, str | None, str | N
     answer = http.post("/v1/jobs", json={"question": "What is it?", **body})
     error = answer.json()["error"]
     return answer.status_code, error["param"], error["code"]
+
+
+def in_short(request: Request) -> Answer:
+    """An answer cut at its first token."""
+    logprobs = (TokenLogprob("{", -0.5, (("[", float("-inf")),)),)
+    return Answer("{", "length", Usage(5, 1), logprobs, (Note.REPETITION,))
+
+
+def work(db: Sessions, settings: Settings, engine: FakeEngine, name: str) -> None:
+    """Run a job as a worker does."""
+    with ThreadPoolExecutor(1) as readers:
+        runner = Runner(
+            sessions=db,
+            pool=EnginePool({"demo": Resident(engine, settings)}),
+            leases=Leases(sessions=db, worker="w1", settings=settings),
+            read_image=lambda row: Image.of(row.content_hash, np.zeros((4, 4, 3), np.uint8)),
+            readers=readers,
+            settings=settings,
+            worker="w1",
+        )
+        assert runner.run([job_number(name)]) == 1
+    engine.close()
 
 
 def claim(db: Sessions, name: str) -> None:
@@ -128,6 +159,10 @@ def test_another_tenants_file_cannot(http: httpx.Client, stranger: OpenAI) -> No
         ({"temperature": "hot"}, "temperature", "invalid_value"),
         ({"deadline_s": 0}, "deadline_s", "invalid_value"),
         ({"surprise": 1}, "surprise", "unknown_parameter"),
+        ({"top_logprobs": 3}, "top_logprobs", "invalid_request"),
+        ({"guided_choice": []}, "guided_choice", "invalid_request"),
+        ({"structured_outputs": {"json": {"not": {}}}}, "structured_outputs.json", "invalid_schema"),
+        ({"image": "data:video/mp4;base64,AAAA"}, "image", "unsupported_modality"),
     ],
 )
 def test_a_job_that_is_refused(
@@ -154,6 +189,37 @@ def test_a_job_runs_and_is_answered(http: httpx.Client, db: Sessions) -> None:
         "completion_tokens": 3,
         "total_tokens": 53,
     }
+
+
+def test_an_answer_keeps_to_the_form_that_was_asked_for(
+    http: httpx.Client, db: Sessions, settings: Settings
+) -> None:
+    schema = {"type": "object", "properties": {"why": {}, "colour": {}}}
+    form = {"type": "json_schema", "json_schema": {"name": "mug", "schema": schema, "strict": True}}
+    name = ask(http, response_format=form, logprobs=True, top_logprobs=1)["id"]
+    engine = FakeEngine(answer=in_short)
+    work(db, settings, engine, name)
+    assert engine.joined[0].constraint == JsonSchema(json.dumps(schema, separators=(",", ":")))
+    assert engine.joined[0].sampling.logprobs == 1
+    answer = http.get(f"/v1/jobs/{name}").json()["answer"]
+    assert (answer["text"], answer["finish_reason"], answer["notes"]) == ("{", "length", ["repetition"])
+    assert answer["logprobs"]["content"] == [
+        {
+            "token": "{",
+            "logprob": -0.5,
+            "bytes": [123],
+            "top_logprobs": [{"token": "[", "logprob": -9999.0, "bytes": [91]}],
+        }
+    ]
+
+
+def test_a_plain_answer_has_neither_log_probabilities_nor_notes(
+    http: httpx.Client, db: Sessions, settings: Settings
+) -> None:
+    name = ask(http)["id"]
+    work(db, settings, FakeEngine(), name)
+    answer = http.get(f"/v1/jobs/{name}").json()["answer"]
+    assert (answer["logprobs"], answer["notes"]) == (None, [])
 
 
 def test_a_job_that_failed_says_why(http: httpx.Client, db: Sessions) -> None:

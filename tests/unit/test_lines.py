@@ -102,6 +102,20 @@ def test_only_the_parameters_given_are_kept() -> None:
     assert found.request.params == {"max_tokens": 5, "temperature": 0.0, "stop": ["\n"]}
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"logprobs": True}, {"logprobs": 0}),
+        ({"logprobs": True, "top_logprobs": 20}, {"logprobs": 20}),
+        ({"logprobs": False, "top_logprobs": 0}, {}),
+        ({"repetition_penalty": 1.1, "top_k": 5}, {"repetition_penalty": 1.1, "top_k": 5}),
+        ({"guided_choice": ["yes", "no"]}, {"constraint": {"choice": ["yes", "no"]}}),
+    ],
+)
+def test_what_is_asked_of_the_answer_is_kept(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert parsed(line(body=body(**given))).request.params == kept
+
+
 def test_low_detail_everywhere_caps_the_pixels() -> None:
     found = parsed(asking(image(PIXEL, detail="low"), image(PIXEL, detail="low")))
     assert found.request.params == {"max_pixels": LOW_DETAIL_PIXELS}
@@ -209,8 +223,12 @@ def test_a_byte_order_mark_is_taken_at_the_start_only() -> None:
         ({"n": 2}, "invalid_request", "body.n"),
         ({"n": True}, "invalid_request", "body.n"),
         ({"tools": [{"type": "function"}]}, "invalid_request", "body.tools"),
-        ({"response_format": {"type": "json_object"}}, "invalid_request", "body.response_format"),
-        ({"logprobs": True}, "invalid_request", "body.logprobs"),
+        ({"response_format": {"type": "xml"}}, "invalid_request", "body.response_format"),
+        ({"logprobs": 5}, "invalid_request", "body.logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "invalid_request", "body.top_logprobs"),
+        ({"top_logprobs": 2}, "invalid_request", "body.top_logprobs"),
+        ({"repetition_penalty": 0}, "invalid_request", "body.repetition_penalty"),
+        ({"repetition_penalty": 2.5}, "invalid_request", "body.repetition_penalty"),
         ({"max_tokens": -5}, "invalid_request", "body.max_tokens"),
         ({"max_tokens": "100"}, "invalid_request", "body.max_tokens"),
         ({"max_tokens": 65}, "invalid_request", "body.max_tokens"),
@@ -250,6 +268,25 @@ def test_a_wrong_part_is_named(part: Any, param: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("part", "instead"),
+    [
+        ({"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}, "frames"),
+        ({"type": "input_video", "input_video": {"data": ""}}, "frames"),
+        ({"type": "video", "video": "a.mp4"}, "frames"),
+        ({"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}, "transcript"),
+        ({"type": "audio_url", "audio_url": {"url": "https://example.com/a.mp3"}}, "transcript"),
+    ],
+)
+def test_video_and_audio_are_refused_with_what_to_send_instead(part: Any, instead: str) -> None:
+    found = refused(asking({"type": "text", "text": "a"}, part))
+    assert (found.error.code, found.error.param) == (
+        "unsupported_modality",
+        "body.messages[0].content[1].type",
+    )
+    assert instead in found.error.message
+
+
 def test_too_many_images_name_the_limit() -> None:
     found = refused(asking(*[image(PIXEL)] * 3))
     assert found.error.param == "body.messages[0].content[2].image_url"
@@ -269,6 +306,8 @@ def test_only_a_user_shows_images() -> None:
         ("https://", "bad_url"),
         ("data:", "bad_data_url"),
         ("data:image/png;base64,!!", "bad_base64"),
+        (" DATA:video/mp4;base64,AAAA", "unsupported_modality"),
+        ("data:audio/wav;base64,AAAA", "unsupported_modality"),
     ],
 )
 def test_an_unusable_image_is_the_fault_of_a_request(url: str, code: str) -> None:

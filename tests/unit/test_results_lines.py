@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat.chat_completion import ChoiceLogprobs
 
 from app.results import AnsweredJob, UnansweredJob, error_line, output_line
 from app.states import JobState
@@ -66,6 +67,34 @@ def test_an_answer_is_a_chat_completion() -> None:
         },
         "system_fingerprint": "abc123",
     }
+
+
+def test_log_probabilities_have_openai_s_shape() -> None:
+    stored = [("é", -0.25, [("é", -0.25), ("\ufffd", -1.5)])]
+    choice = read(output_line(replace(ANSWERED, logprobs=stored)))["response"]["body"]["choices"][0]
+    assert ChoiceLogprobs.model_validate(choice["logprobs"]).content
+    assert choice["logprobs"]["content"] == [
+        {
+            "token": "é",
+            "logprob": -0.25,
+            "bytes": [195, 169],
+            "top_logprobs": [
+                {"token": "é", "logprob": -0.25, "bytes": [195, 169]},
+                {"token": "\ufffd", "logprob": -1.5, "bytes": None},
+            ],
+        }
+    ]
+
+
+def test_notes_are_in_the_body_where_there_are_some() -> None:
+    body = read(output_line(replace(ANSWERED, notes=["repetition"])))["response"]["body"]
+    assert body["vqueue"] == {"notes": ["repetition"]}
+    assert "vqueue" not in read(output_line(replace(ANSWERED, notes=[])))["response"]["body"]
+
+
+def test_a_cut_answer_says_length() -> None:
+    body = read(output_line(replace(ANSWERED, text='{"a', finish_reason="length")))["response"]["body"]
+    assert body["choices"][0]["finish_reason"] == "length"
 
 
 def test_a_bad_request_has_the_response_it_would_have_had() -> None:
