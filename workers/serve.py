@@ -27,6 +27,8 @@ from workers.tasks import register
 
 log = structlog.get_logger()
 
+MOST_NODE_NAME = 100  # characters of models' names in Celery's name of us, which names queues of up to 255
+
 
 def worker_name() -> str:
     """This process among all workers: in leases, logs and Flower."""
@@ -93,7 +95,7 @@ def _consume(celery: Celery, settings: Settings, worker: str, pool: EnginePool) 
         pool="threads",
         queues=[first],
         concurrency=settings.worker_threads * (1 + len(further)),
-        hostname=f"{'+'.join(pool.residents)}@{worker}",
+        hostname=f"{'+'.join(pool.residents)[:MOST_NODE_NAME]}@{worker}",
         loglevel=settings.log_level,
         quiet=True,
         without_mingle=True,

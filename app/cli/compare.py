@@ -13,7 +13,7 @@ from app.agreement import Agreement, Comparison, Pair, Reply, Side, as_json, las
 from app.cli.keys import aligned
 from app.cli.settings import checked_settings
 from app.config import Settings, read_option
-from app.errors import FatalWork, RequestError
+from app.errors import RequestError, WorkError
 from app.model_list import read_source
 
 # Named, not imported: the API's image lacks torch, and `app` never imports `workers`.
@@ -70,7 +70,7 @@ def _run(sample: Path, questions: Sequence[str], a: Settings, b: Settings, setti
     module = importlib.import_module(MODULE)
     try:
         return module.compare(module.read_sample(sample, questions, settings), a, b)
-    except (RequestError, FatalWork) as error:
+    except (RequestError, WorkError) as error:
         typer.echo(error.message, err=True)
         raise typer.Exit(1) from error
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from app.chat import chat_rules, parse_chat_body
+from app.cli.main import app
 from app.config import PER_MODEL, Settings, read_settings
 from app.errors import NotFound, RequestError
 from app.served import ServedModels
@@ -80,6 +82,12 @@ def test_a_worker_may_load_some_of_the_models(monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         read(monkeypatch, **{f"VQUEUE_{name}": value})
+
+
+def test_a_command_tells_a_wrong_list_in_one_line() -> None:
+    done = CliRunner().invoke(app, ["api"], env={"VQUEUE_MODELS": "a=x, a=y"})
+    assert done.exit_code == 2
+    assert done.stderr == "VQUEUE_MODELS is 'a=x, a=y': two models are named 'a'\n"
 
 
 @pytest.mark.parametrize("option", PER_MODEL)
