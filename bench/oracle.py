@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForImageTextToText
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 
-from workers.engine.base import Answer, ImagePart, Part, Request, Usage
+from workers.engine.base import Answer, ImagePart, Note, Part, Request, Usage
+from workers.engine.repetition import repeats
 
 # On a CPU, SDPA with one query token is 8 times slower in bf16 than plain products.
 _HALF_ATTENTION = {"text_config": "eager", "vision_config": "sdpa"}
@@ -101,7 +102,10 @@ class Oracle:
         ends = [place for place, token in enumerate(tokens) if token in self.end_ids]
         tokens = tokens[: ends[0] + 1] if ends else tokens
         text = self.processor.decode(tokens, skip_special_tokens=True)
-        return Answer(text, "stop" if ends else "length", Usage(prompt, len(tokens)))
+        notes = () if text.strip() else (Note.EMPTY,)
+        if not ends and repeats(tokens):
+            notes = (*notes, Note.REPETITION)
+        return Answer(text, "stop" if ends else "length", Usage(prompt, len(tokens)), notes=notes)
 
     @property
     def end_ids(self) -> list[int]:

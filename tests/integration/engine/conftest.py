@@ -16,6 +16,7 @@ from workers.engine.feature_codec import Format
 from workers.engine.features import FeatureCache, FeatureStore, MemoryTier
 from workers.engine.load import Checkpoint, load_checkpoint
 from workers.engine.transformers import TransformersEngine
+from workers.engine.watchdog import end_process
 
 MIB = 2**20
 OpenEngine = Callable[..., TransformersEngine]
@@ -51,7 +52,7 @@ def checkpoint(folder: Path) -> Checkpoint:
 
 @pytest.fixture
 def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngine]:
-    """Engines on the checkpoint; `cache_bytes` 0 keeps no features between groups."""
+    """Engines on the checkpoint that keep neither features nor prefixes for later, unless told to."""
     with ExitStack() as stack:
 
         def open_one(
@@ -65,6 +66,11 @@ def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngi
             prepare_threads: int = 2,
             form: Format = Format.NATIVE,
             check_share: float = 0.0,
+            prefix_cache_bytes: int = 0,
+            kv_bytes: int = 64 * MIB,
+            step_tokens: int = 4096,
+            stall_s: float = 0.0,
+            on_dead: Callable[[], None] = end_process,
         ) -> TransformersEngine:
             cache = FeatureCache(
                 memory=MemoryTier(budget=cache_bytes),
@@ -82,6 +88,11 @@ def open_engine(checkpoint: Checkpoint, recorder: Recorder) -> Iterator[OpenEngi
                 step_rows=step_rows,
                 max_wait_s=max_wait_s,
                 prepare_threads=prepare_threads,
+                prefix_cache_bytes=prefix_cache_bytes,
+                kv_bytes=kv_bytes,
+                step_tokens=step_tokens,
+                stall_s=stall_s,
+                on_dead=on_dead,
             )
             return stack.enter_context(closing(engine))
 

@@ -12,6 +12,7 @@ import pytest
 from bench.oracle import Oracle, one_by_one
 from tests.checkpoints import build_checkpoint
 from tests.integration.engine.conftest import MIB, OpenEngine
+from tests.integration.engine.steering import submit_together
 from tests.observing import Recorder
 from tests.requests import ask, mixed_requests, picture
 from tests.waiting import eventually
@@ -47,12 +48,11 @@ def test_shuffled_requests_of_all_shapes_get_the_library_s_answers(
     open_engine: OpenEngine, expected: dict[str, Answer], recorder: Recorder
 ) -> None:
     assert shuffled_answers(open_engine(), REQUESTS) == expected
-    assert max(recorder.groups) == 4
-    assert sum(recorder.groups) == len(REQUESTS)  # no group failed and was run again row by row
-    assert sum(recorder.padding) > 0
     usages = [answer.usage for answer in expected.values()]
-    eventually(lambda: recorder.decoded_tokens == sum(usage.completion_tokens for usage in usages))
-    assert recorder.prefilled_tokens == sum(usage.prompt_tokens for usage in usages)
+    eventually(lambda: recorder.answer_tokens == sum(usage.completion_tokens for usage in usages))
+    assert max(recorder.steps) == 4
+    assert recorder.joined == len(REQUESTS)  # no step failed and was run again row by row
+    assert recorder.prompt_tokens + recorder.cached_tokens == sum(usage.prompt_tokens for usage in usages)
 
 
 def test_answers_from_cached_features_are_the_same(
@@ -64,7 +64,7 @@ def test_answers_from_cached_features_are_the_same(
     recorder.reads.clear()
     assert shuffled_answers(engine, REQUESTS) == expected
     assert recorder.encoded_images == encoded
-    assert sum(recorder.groups) == 2 * len(REQUESTS)
+    eventually(lambda: recorder.joined == 2 * len(REQUESTS))
     assert set(recorder.tiers()) == {FeatureTier.MEMORY}
 
 
@@ -81,11 +81,12 @@ def shuffled_list(requests: Sequence[Request], answers: Sequence[Answer]) -> lis
     return [by_id[request.id] for request in random.Random(7).sample(requests, len(requests))]
 
 
-def test_text_only_requests_among_pictures_answer_as_alone(open_engine: OpenEngine, oracle: Oracle) -> None:
+def test_text_only_requests_among_pictures_answer_as_alone(
+    open_engine: OpenEngine, checkpoint: Checkpoint, oracle: Oracle
+) -> None:
     one, two = picture(1), picture(2, 200, 100)
     batch = [ask(one, "colour?"), ask("who?"), ask(two, "colour?"), ask("what is it?"), ask("why")]
-    engine = open_engine(step_rows=5, max_wait_s=5)
-    futures = [engine.submit(request) for request in batch]
+    futures = submit_together(open_engine(step_rows=6), checkpoint, batch)
     assert [future.result(timeout=60) for future in futures] == [oracle.answer(each) for each in batch]
 
 
@@ -95,10 +96,11 @@ def test_a_long_answer_is_not_touched_by_a_request_that_comes_in_the_middle(
     long, other = ask(picture(1), "tell me all", max_tokens=200), ask(picture(2), "colour?")
     engine = open_engine()
     first = engine.submit(long)
-    eventually(lambda: recorder.groups)
+    eventually(lambda: recorder.steps)
     second = engine.submit(other)
     assert first.result(timeout=60) == oracle.answer(long)
     assert second.result(timeout=60) == oracle.answer(other)
+    assert max(recorder.steps) == 2
 
 
 def test_usage_counts_the_tokens_of_pictures_as_the_table_says(
@@ -124,14 +126,14 @@ def test_swapping_two_images_changes_the_answer(open_engine: OpenEngine) -> None
 
 
 def test_the_tower_runs_once_for_an_image_that_many_rows_share(
-    open_engine: OpenEngine, recorder: Recorder
+    open_engine: OpenEngine, checkpoint: Checkpoint, recorder: Recorder
 ) -> None:
-    engine = open_engine(step_rows=6, max_wait_s=5)
     shared = picture(1)
-    futures = [engine.submit(ask(shared, f"question {number}")) for number in range(5)]
-    futures.append(engine.submit(ask(shared, picture(2), shared, "again")))
+    requests = [ask(shared, f"question {number}") for number in range(5)]
+    requests.append(ask(shared, picture(2), shared, "again"))
+    futures = submit_together(open_engine(step_rows=7), checkpoint, requests)
     assert all(future.result(timeout=60).text for future in futures)
-    assert recorder.groups == [6]
+    assert recorder.joins == [1, 6]
     assert recorder.encoded_images == 2
 
 
@@ -142,24 +144,25 @@ def test_an_earlier_turn_counts(open_engine: OpenEngine) -> None:
     assert engine.submit(plain).result(timeout=60) != engine.submit(with_turns).result(timeout=60)
 
 
-def test_a_seed_gives_the_same_answer_in_any_company(open_engine: OpenEngine) -> None:
-    engine = open_engine(step_rows=4, max_wait_s=0.2)
+def test_a_seed_gives_the_same_answer_in_any_company(open_engine: OpenEngine, checkpoint: Checkpoint) -> None:
+    engine = open_engine()
     drawn = Sampling(max_tokens=12, temperature=1.5, top_p=0.9, top_k=40, seed=11)
     alone = engine.submit(ask(picture(1), "colour?", sampling=drawn)).result(timeout=60)
-    requests = [ask(picture(1), "colour?", sampling=drawn), ask("a"), ask("b", sampling=drawn), ask("c")]
-    together = [engine.submit(request) for request in requests]
+    requests = [ask(picture(1), "colour?", sampling=drawn), ask("a"), ask("b", sampling=drawn)]
+    together = submit_together(engine, checkpoint, requests)
     assert together[0].result(timeout=60) == alone
     other = Sampling(max_tokens=12, temperature=1.5, top_p=0.9, top_k=40, seed=12)
     assert engine.submit(ask(picture(1), "colour?", sampling=other)).result(timeout=60) != alone
 
 
-def test_a_stop_string_ends_one_row_only(open_engine: OpenEngine, oracle: Oracle) -> None:
+def test_a_stop_string_ends_one_row_only(
+    open_engine: OpenEngine, checkpoint: Checkpoint, oracle: Oracle
+) -> None:
     request = ask(picture(1), "tell me all", max_tokens=40)
     full = oracle.answer(request).text
     stop = full[5:7]
-    engine = open_engine(step_rows=2, max_wait_s=5)
     stopped = ask(picture(1), "tell me all", sampling=Sampling(max_tokens=40, stop=(stop, "")))
-    cut, whole = engine.submit(stopped), engine.submit(request)
+    cut, whole = submit_together(open_engine(), checkpoint, [stopped, request])
     assert whole.result(timeout=60).text == full
     assert cut.result(timeout=60).text == full[: full.index(stop)]
     assert cut.result(timeout=60).finish_reason == "stop"
