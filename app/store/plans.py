@@ -73,9 +73,14 @@ def read_sources(
     `batches` tells each one's models, since to look for jobs of another is to read all that it has ready.
     Each source is counted up to the room that there is for its model.
     """
+    return [*_in_batches(session, room, batches), *_direct(session, room)]
+
+
+def _in_batches(
+    session: Session, room: Mapping[str, int], batches: Mapping[str, frozenset[str]]
+) -> list[Source]:
     pairs = [(batch_id, model) for batch_id, models in batches.items() for model in models & room.keys()]
-    values = {"models": list(room), "caps": list(room.values())}
-    in_batches = session.execute(
+    rows = session.execute(
         text(
             """
             SELECT b.tenant_id, b.id AS batch_id, m.model, b.expires_at AS deadline, found.ready
@@ -96,8 +101,12 @@ def read_sources(
             "models": [model for _, model in pairs],
             "caps": [room[model] for _, model in pairs],
         },
-    ).all()
-    direct = session.execute(
+    )
+    return [Source(*row) for row in rows]
+
+
+def _direct(session: Session, room: Mapping[str, int]) -> list[Source]:
+    rows = session.execute(
         text(
             """
             SELECT t.id AS tenant_id, CAST(NULL AS text) AS batch_id, m.model, found.deadline, found.ready
@@ -113,12 +122,9 @@ def read_sources(
             WHERE found.ready > 0
             """
         ),
-        values,
-    ).all()
-    return [
-        Source(row.tenant_id, row.batch_id, row.model, row.deadline, row.ready)
-        for row in [*in_batches, *direct]
-    ]
+        {"models": list(room), "caps": list(room.values())},
+    )
+    return [Source(*row) for row in rows]
 
 
 def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidate]:
