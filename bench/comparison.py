@@ -14,9 +14,12 @@ class Run:
     measure: Measure
 
 
-def best(runs: Sequence[Run], name: str, dtype: str = "float32") -> Run | None:
-    """The run with the fewest CPU seconds per question, whatever its threads; None where it was not run."""
-    found = [run for run in runs if run.side.name == name and run.side.dtype == dtype]
+def best(runs: Sequence[Run], name: str, dtype: str | None = "float32") -> Run | None:
+    """The run with the fewest CPU seconds per question over all thread counts; no `dtype` means any.
+
+    None where the side was not run.
+    """
+    found = [run for run in runs if run.side.name == name and dtype in (None, run.side.dtype)]
     return min(found, key=lambda run: run.measure.cpu_each, default=None)
 
 

@@ -22,6 +22,7 @@ from bench.sides import Side, least, measure
 from bench.workloads import Workload, catalog, decode, unshared, warming, write_workload
 
 PARTS = ("catalog", "mixed", "second", "identical")
+FORMATS = ("float32", "bfloat16", "int8")  # the last line compares the first
 BATCH = 16  # rows of a static batch and of `generate()`
 SMALL_CACHE = 4 * 2**20  # bytes: the compared jobs drop one another's features and prefixes
 
@@ -42,13 +43,9 @@ class Size:
     unshared: int = 48
     second: int = 8
     jobs: int = 500
-    threads: tuple[int, ...] = (1, 2)
-    formats: tuple[str, ...] = ("float32", "bfloat16")
 
 
-QUICK = Size(
-    pictures=4, each=4, generated=16, unshared=16, second=3, jobs=60, threads=(1,), formats=("float32",)
-)
+QUICK = Size(pictures=4, each=4, generated=16, unshared=16, second=3, jobs=60)
 
 
 def main() -> None:
@@ -64,7 +61,7 @@ def main() -> None:
         if {"catalog", "mixed", "second"} & set(options.only):
             build_mid(folder / "mid")
         if "catalog" in options.only:
-            runs += _measure(_catalog_sides(folder, size, options.rows), options)
+            runs += _measure(_catalog_sides(folder, size, options), options)
         if "mixed" in options.only:
             runs += _measure(_mixed_sides(folder, size, options.rows), options)
         if "second" in options.only:
@@ -83,10 +80,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--repeats", type=int, default=2, help="rounds over all sides; the best of each counts"
     )
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="the best of these counts")
+    parser.add_argument(
+        "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="of the catalog's part"
+    )
     return parser.parse_args()
 
 
-def _catalog_sides(folder: Path, size: Size, rows: int) -> list[Side]:
+def _catalog_sides(folder: Path, size: Size, options: argparse.Namespace) -> list[Side]:
     """Many questions about each picture."""
     asked = catalog(words(), pictures=size.pictures, each=size.each)
     work = str(write_workload(asked, folder / "catalog"))
@@ -94,7 +95,7 @@ def _catalog_sides(folder: Path, size: Size, rows: int) -> list[Side]:
     other = str(write_workload(warming(asked, words()), folder / "other-questions"))
     behind = str(write_workload(warming(asked, words(), system="Answer."), folder / "other-prefixes"))
     features = str(_write_features(folder, asked))
-    model = str(folder / "mid")
+    model, rows = str(folder / "mid"), options.rows
     sides = [
         Side(GENERATE, "generate", model, start, batch=BATCH),
         Side(COLD, "ours", model, work, rows=rows),
@@ -104,9 +105,13 @@ def _catalog_sides(folder: Path, size: Size, rows: int) -> list[Side]:
         Side(VLLM_WARM, "vllm", model, work, warm=other),
         Side(VLLM_FEATURES, "vllm", model, work, features=features),
     ]
-    full = [replace(side, threads=threads) for threads in size.threads for side in sides]
-    others = [replace(side, dtype=dtype) for dtype in size.formats if dtype != "float32" for side in sides]
-    return full + others
+    return [
+        replace(side, threads=threads, dtype=dtype)
+        for dtype in options.formats
+        for threads in options.threads
+        for side in sides
+        if dtype != "int8" or side.kind == "ours"  # the others have none of their own on a CPU
+    ]
 
 
 def _mixed_sides(folder: Path, size: Size, rows: int) -> list[Side]:
@@ -169,6 +174,8 @@ def _report(runs: Sequence[Run], second: float | None, identical: str) -> None:
         "vs_vllm_features": ratio(FEATURES, VLLM_FEATURES),
         "vs_vllm_cold_bf16": ratio(COLD, VLLM_COLD, "bfloat16"),
         "vs_vllm_features_bf16": ratio(FEATURES, VLLM_FEATURES, "bfloat16"),
+        "vs_vllm_cold_best": faster(best(runs, COLD, None), best(runs, VLLM_COLD, None)),
+        "vs_vllm_features_best": faster(best(runs, FEATURES, None), best(runs, VLLM_FEATURES, None)),
         "vs_static": ratio(CONTINUOUS, STATIC),
         "vs_generate_unshared": ratio(CONTINUOUS, GENERATE_UNSHARED),
         "vs_vllm_unshared": ratio(WIDE, VLLM_UNSHARED),
