@@ -1,83 +1,180 @@
-"""Properties of who joins next: nothing lost, nothing twice, never over the limit, nobody waits for ever."""
+"""Properties of who joins next: nothing lost, nothing twice, never over a budget, nobody waits for ever."""
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.scheduler import Join, Wait, Waiting, next_group
+from workers.engine.scheduler import (
+    CALM_STEPS,
+    GAPS,
+    OVERTAKING_S,
+    Budget,
+    Join,
+    Room,
+    Wait,
+    Waiting,
+    next_join,
+)
 
-LIMITS = st.integers(1, 6)
 WAITS = st.floats(0, 5, allow_nan=False)
+PIECES = st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.just(100)), max_size=3, unique=True)
+ROOMS = st.builds(
+    Room,
+    running=st.integers(0, 3),
+    rows=st.integers(1, 6),
+    tokens=st.integers(1, 800),
+    kv_tokens=st.integers(0, 500),
+)
+WIDE = Room(running=1, rows=100, tokens=10_000, kv_tokens=10_000)
 
 
 @st.composite
-def rooms(draw: st.DrawFn, most: int = 24) -> list[Waiting]:
-    """Rows in the order of their arrival."""
+def rooms(draw: st.DrawFn, most: int = 16) -> list[Waiting]:
+    """Rows in the order of their arrival; their pieces are chains of a few prefixes."""
     size = draw(st.integers(1, most))
     arrivals = sorted(draw(st.lists(st.floats(0, 10), min_size=size, max_size=size)))
-    lengths = draw(st.lists(st.integers(1, 500), min_size=size, max_size=size))
-    rows = zip(arrivals, lengths, strict=True)
-    return [Waiting(number, arrived, length) for number, (arrived, length) in enumerate(rows)]
+    tails = st.integers(1, 90)
+    return [
+        Waiting(number, arrived, tuple(draw(PIECES)), draw(tails)) for number, arrived in enumerate(arrivals)
+    ]
+
+
+def row(number: int, *pieces: bytes, arrived: float = 0.0, size: int = 100, tail: int = 10) -> Waiting:
+    return Waiting(number, arrived, tuple((piece, size) for piece in pieces), tail)
+
+
+def join(
+    waiting: list[Waiting], room: Room = WIDE, *, now: float = 0.0, resident: Iterable[bytes] = ()
+) -> tuple[int, ...]:
+    decision = next_join(waiting, now=now, room=room, resident=set(resident), max_wait_s=0)
+    assert isinstance(decision, Join)
+    return decision.numbers
+
+
+def cost(waiting: list[Waiting], numbers: Iterable[int], resident: set[bytes]) -> tuple[int, int]:
+    """Tokens to compute and of pieces to keep, where a piece counts once."""
+    chosen = [each for each in waiting if each.number in set(numbers)]
+    pieces = {key: size for each in chosen for key, size in each.pieces if key not in resident}
+    return sum(pieces.values()) + sum(each.tail for each in chosen), sum(pieces.values())
 
 
 @settings(deadline=None)
-@given(rooms(), LIMITS, WAITS, st.floats(10, 20))
-def test_a_group_is_within_the_limit_and_holds_the_oldest(
-    room: list[Waiting], limit: int, max_wait_s: float, now: float
+@given(rooms(), ROOMS, st.sets(st.sampled_from([b"a", b"b"])), st.floats(10, 20))
+def test_those_who_join_are_within_every_budget_but_for_the_oldest_alone(
+    waiting: list[Waiting], room: Room, resident: set[bytes], now: float
 ) -> None:
-    match next_group(room, now=now, row_limit=limit, max_wait_s=max_wait_s):
-        case Join(numbers):
-            assert 0 in numbers
-            assert len(set(numbers)) == len(numbers) == min(limit, len(room))
-        case Wait(seconds):
-            assert len(room) < limit
-            assert 0 < seconds <= max_wait_s
+    joined = join(waiting, room, now=now, resident=resident)
+    assert len(set(joined)) == len(joined) <= room.rows
+    tokens, kept = cost(waiting, joined, resident)
+    alone = room.running == 0 and joined == (0,)
+    assert alone or (tokens <= room.tokens and kept <= room.kv_tokens) or not joined
 
 
 @settings(deadline=None)
-@given(rooms(), LIMITS, WAITS)
-def test_everybody_joins_exactly_once(room: list[Waiting], limit: int, max_wait_s: float) -> None:
+@given(rooms(), ROOMS)
+def test_an_idle_engine_always_lets_the_oldest_in(waiting: list[Waiting], room: Room) -> None:
+    assert 0 in join(waiting, replace(room, running=0), now=10)
+
+
+@settings(deadline=None)
+@given(rooms(), ROOMS, WAITS)
+def test_everybody_joins_exactly_once(waiting: list[Waiting], room: Room, max_wait_s: float) -> None:
     joined: list[int] = []
-    while room:
-        decision = next_group(room, now=100.0, row_limit=limit, max_wait_s=max_wait_s)
+    left = waiting
+    while left:
+        decision = next_join(
+            left, now=100.0, room=replace(room, running=0), resident=set(), max_wait_s=max_wait_s
+        )
         assert isinstance(decision, Join)
         joined += decision.numbers
-        room = [row for row in room if row.number not in decision.numbers]
-    assert sorted(joined) == list(range(len(joined)))
+        left = [each for each in left if each.number not in decision.numbers]
+    assert sorted(joined) == [each.number for each in waiting]
 
 
 @settings(deadline=None)
-@given(rooms(), LIMITS, WAITS)
-def test_nobody_waits_longer_than_the_limit_while_the_engine_is_idle(
-    room: list[Waiting], limit: int, max_wait_s: float
-) -> None:
-    due = room[0].arrived + max_wait_s
-    decision = next_group(room, now=due, row_limit=limit, max_wait_s=max_wait_s)
-    assert isinstance(decision, Join)
+@given(rooms(), ROOMS, st.floats(0, 10))
+def test_nobody_is_overtaken_who_has_waited_long(waiting: list[Waiting], room: Room, late: float) -> None:
+    joined = join(waiting, room, now=waiting[0].arrived + OVERTAKING_S + 0.01 + late)
+    assert joined == tuple(range(len(joined)))
 
 
 @settings(deadline=None)
-@given(rooms(), LIMITS)
-def test_nobody_is_passed_over_by_more_groups_than_there_are_older_rows(
-    room: list[Waiting], limit: int
+@given(rooms(), ROOMS, WAITS)
+def test_an_idle_engine_waits_for_company_within_the_limit(
+    waiting: list[Waiting], room: Room, max_wait_s: float
 ) -> None:
-    order: dict[int, int] = {}
-    groups = 0
-    while room:
-        decision = next_group(room, now=100.0, row_limit=limit, max_wait_s=0)
-        assert isinstance(decision, Join)
-        order |= dict.fromkeys(decision.numbers, groups)
-        room = [row for row in room if row.number not in decision.numbers]
-        groups += 1
-    assert all(group <= number for number, group in order.items())
+    room = replace(room, running=0, rows=100)
+    now = waiting[-1].arrived
+    match next_join(waiting, now=now, room=room, resident=set(), max_wait_s=max_wait_s):
+        case Wait(seconds):
+            assert 0 < seconds <= waiting[0].arrived + max_wait_s - now
+        case Join():
+            gap = (now - waiting[0].arrived) / max(1, len(waiting) - 1)
+            assert now >= waiting[0].arrived + max_wait_s or gap == 0
+    due = waiting[0].arrived + max_wait_s
+    late = next_join(waiting, now=due + 1e-6, room=room, resident=set(), max_wait_s=max_wait_s)
+    assert isinstance(late, Join)
 
 
-def test_a_full_room_does_not_wait() -> None:
-    room = [Waiting(number, 5.0, 10) for number in range(3)]
-    assert next_group(room, now=5.0, row_limit=3, max_wait_s=1) == Join((0, 1, 2))
-    assert next_group(room, now=5.0, row_limit=4, max_wait_s=1) == Wait(1.0)
+def test_a_burst_that_has_ended_is_not_waited_for() -> None:
+    burst = [row(number, arrived=5 + number / 100) for number in range(3)]
+    room = replace(WIDE, running=0)
+
+    def decide(now: float) -> Join | Wait:
+        return next_join(burst, now=now, room=room, resident=set(), max_wait_s=1)
+
+    assert isinstance(decide(5.02), Wait)
+    assert isinstance(decide(5.02 + GAPS / 100 - 0.001), Wait)
+    assert decide(5.02 + GAPS / 100 + 0.001) == Join((0, 1, 2))
 
 
-def test_rows_of_like_length_join_the_oldest() -> None:
-    lengths = [100, 5, 98, 900, 105, 6]
-    room = [Waiting(number, float(number), length) for number, length in enumerate(lengths)]
-    assert next_group(room, now=9.0, row_limit=3, max_wait_s=0) == Join((2, 0, 4))
+def test_a_full_step_waits_for_nobody_and_rows_that_run_are_joined_at_once() -> None:
+    waiting = [row(number, arrived=5.0) for number in range(3)]
+
+    def decide(room: Room) -> Join | Wait:
+        return next_join([*waiting, row(3, arrived=5.5)], now=5.5, room=room, resident=set(), max_wait_s=1)
+
+    assert decide(replace(WIDE, running=0)) == Wait(0.5)
+    assert decide(replace(WIDE, running=0, rows=4)) == Join((0, 1, 2, 3))
+    assert decide(WIDE) == Join((0, 1, 2, 3))
+
+
+def test_a_piece_that_several_need_or_that_is_there_is_counted_once_or_never() -> None:
+    waiting = [row(number, b"image", tail=10) for number in range(5)]
+    assert join(waiting, replace(WIDE, tokens=130)) == (0, 1, 2)
+    assert join(waiting, replace(WIDE, kv_tokens=100)) == (0, 1, 2, 3, 4)
+    assert join(waiting, replace(WIDE, kv_tokens=99)) == ()
+    assert join(waiting, replace(WIDE, tokens=30, kv_tokens=0), resident=[b"image"]) == (0, 1, 2)
+
+
+def test_rows_of_one_image_stand_side_by_side() -> None:
+    waiting = [row(0, b"a"), row(1, b"b"), row(2, b"a", b"c"), row(3), row(4, b"b"), row(5, b"a")]
+    assert join(waiting) == (0, 2, 5, 1, 4, 3)
+    assert join(waiting, replace(WIDE, rows=3)) == (0, 2, 5)
+
+
+def test_want_of_memory_lowers_the_budget_and_calm_raises_it_again() -> None:
+    budget = Budget(64, 4096)
+    budget.lower(rows=40, tokens=1000)
+    assert (budget.rows, budget.tokens) == (20, 500)
+    budget.lower(rows=1, tokens=0)  # a step that computed no prompt says nothing of prompts
+    assert (budget.rows, budget.tokens) == (1, 500)
+    for _ in range(CALM_STEPS):
+        assert budget.rows == 1
+        budget.passed()
+    assert (budget.rows, budget.tokens) == (2, 1000)
+    for _ in range(10 * CALM_STEPS):
+        budget.passed()
+    assert (budget.rows, budget.tokens) == (64, 4096)
+
+
+def test_a_step_that_fails_again_starts_the_calm_anew() -> None:
+    budget = Budget(8, 100)
+    budget.lower(rows=8, tokens=80)
+    for _ in range(CALM_STEPS - 1):
+        budget.passed()
+    budget.lower(rows=4, tokens=0)
+    budget.passed()
+    assert (budget.rows, budget.tokens) == (2, 40)

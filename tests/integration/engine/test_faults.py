@@ -68,7 +68,7 @@ def test_a_step_without_memory_frees_nothing_that_others_hold(
             raise torch.OutOfMemoryError("out of memory")
 
     before_pass(checkpoint, refuse)
-    engine = open_engine(prefix_cache_bytes=MIB)
+    engine = open_engine()
     running = ask(picture(1), "who?", max_tokens=40)
     more = [ask(picture(1), picture(seed), "both?") for seed in range(2, 5)]
     with while_busy(engine, checkpoint, running) as futures:
