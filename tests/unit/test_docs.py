@@ -15,8 +15,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 SETTINGS = {f"VQUEUE_{field.upper()}" for field in Settings.model_fields}
-# Read by the set-up scripts, or before there are settings.
-OTHERS = {"VQUEUE_SECRETS_DIR", "VQUEUE_TORCH_INDEX", "VQUEUE_PYTHON", "VQUEUE_SKIP_RABBITMQ"}
+# Read by the set-up scripts and by clients, or before there are settings.
+OTHERS = {
+    "VQUEUE_SECRETS_DIR",
+    "VQUEUE_TORCH_INDEX",
+    "VQUEUE_PYTHON",
+    "VQUEUE_SKIP_RABBITMQ",
+    "VQUEUE_URL",
+    "VQUEUE_API_KEY",
+}
 METRICS = [metric for metric in vars(telemetry).values() if isinstance(metric, MetricWrapperBase)]
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -8,10 +8,11 @@ import torch
 from workers.engine.base import Observer
 from workers.engine.feature_codec import Features, Format
 
-# Largest distance of one token's features, relative to their length. Another picture's are 0.5 and more away.
-# Batches of other shapes alone move float32 by 1e-5 and bfloat16 by 0.02; 8 bits add 0.02.
+# Largest distance of one token's features, relative to their length; another picture's were 3 and more away on
+# the demo model, where 8 bits move it by 0.01. The rest is room: for GPUs, whose results depend on the batch's
+# shape, and for models in whose features a few numbers are far larger than all others.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
-INT8_TOLERANCE = 0.1
+INT8_TOLERANCE = 0.2
 
 
 class FeatureChecks:
