@@ -1,0 +1,1 @@
+"""Every engine behind the one interface: ours, vLLM in process, and remote servers."""
