@@ -31,7 +31,7 @@ class AnswerText:
         found = [self._so_far.find(stop, max(0, seen - len(stop) + 1)) for stop in self._stops]
         self._cut = min((place for place in found if place >= 0), default=None)
         # What may be the beginning of a stop string is told later, or never.
-        safe = len(self._so_far) - max((len(stop) - 1 for stop in self._stops), default=0)
+        safe = max(0, len(self._so_far) - max((len(stop) - 1 for stop in self._stops), default=0))
         self._tell(self._so_far[: safe if self._cut is None else self._cut])
         return self._cut is not None
 
