@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfalls
-from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_model, serve_s3
+from tests.fieldcases.model import Lab, serve_model
+from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_s3
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
 
 LAYOUT = (
@@ -69,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (arguments.folder / "cases.jsonl").is_file():
         print(f"{arguments.folder}/cases.jsonl is missing: {LAYOUT}", file=sys.stderr)
         return 2
-    server = PictureServer(arguments.folder)
+    server, lab = PictureServer(arguments.folder), Lab()
     serve: dict[str, Callable[[Case], Outcome]] = {
         "image": serve_image,
         "image_pair": serve_image_pair,
         "dataurl": serve_dataurl,
         "s3": serve_s3,
-        "model": serve_model,
+        "model": partial(serve_model, lab=lab),
         "ssrf": serve_ssrf,
         "http": partial(serve_http, server=server),
     }
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 tally.add(case, serve[case.kind](case))
     finally:
         server.close()
+        lab.close()
     tally.report()
     return 0 if tally.all_firm_hold() else 1
 

@@ -93,10 +93,12 @@ def test_rows_that_are_not_served_are_not_counted_as_held(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [row("image", ACCEPT, file="chart.png"), row("poetry", {}), row("s3", {"verdict": "behaviour"})]
+    rows.append(row("model", {"verdict": "behaviour", "all_of": ["it sings"]}))
     assert run(tmp_path, *rows) == 0
     out = capsys.readouterr().out
     assert "poetry: firm=0/0 policy=0/0 not_run=1\n" in out
     assert "s3-1: not run by this tool: " in out
+    assert "model-1: not run by this tool: " in out
     assert out.endswith("fieldcases: firm=1/1 policy=0/0\n")
 
 
