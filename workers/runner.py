@@ -114,6 +114,7 @@ class Runner:
             awaited = jobs.awaited_images(
                 session,
                 wanted,
+                models=sorted({job.model for job in claimed}),
                 batch_ids=sorted({job.batch_id for job in claimed if job.batch_id is not None}),
                 tenant_ids=sorted({job.tenant_id for job in claimed}),
             )

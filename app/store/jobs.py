@@ -208,25 +208,37 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
 
 
 def awaited_images(
-    session: Session, image_ids: Sequence[int], *, batch_ids: Sequence[str], tenant_ids: Sequence[str]
+    session: Session,
+    image_ids: Sequence[int],
+    *,
+    models: Sequence[str],
+    batch_ids: Sequence[str],
+    tenant_ids: Sequence[str],
 ) -> set[int]:
-    """Which of these images are the first of a job that waits: one that was sent, or a ready one of these
-    batches or of these tenants' direct jobs. Each part has its index, and reads little of it."""
+    """Which of these images are the first of a job that waits for one of these models: one that was sent, or
+    a ready one of these batches or of these tenants' direct jobs. Each part has its index, and reads little
+    of it."""
     rows = session.execute(
         text(
             """
-            SELECT image_group FROM jobs WHERE state = 'queued' AND image_group = ANY(:images)
+            SELECT image_group FROM jobs
+            WHERE state = 'queued' AND image_group = ANY(:images) AND model = ANY(:models)
             UNION
             SELECT i.id FROM unnest(CAST(:images AS bigint[])) AS i(id) WHERE EXISTS (
                 SELECT FROM jobs WHERE state = 'ready' AND batch_id IS NOT NULL
-                    AND batch_id = ANY(:batches) AND image_group = i.id)
+                    AND batch_id = ANY(:batches) AND image_group = i.id AND model = ANY(:models))
             UNION
             SELECT i.id FROM unnest(CAST(:images AS bigint[])) AS i(id) WHERE EXISTS (
                 SELECT FROM jobs WHERE state = 'ready' AND batch_id IS NULL
-                    AND tenant_id = ANY(:tenants) AND image_group = i.id)
+                    AND tenant_id = ANY(:tenants) AND image_group = i.id AND model = ANY(:models))
             """
         ),
-        {"images": list(image_ids), "batches": list(batch_ids), "tenants": list(tenant_ids)},
+        {
+            "images": list(image_ids),
+            "models": list(models),
+            "batches": list(batch_ids),
+            "tenants": list(tenant_ids),
+        },
     )
     return set(rows.scalars())
 

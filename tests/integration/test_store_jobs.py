@@ -70,9 +70,11 @@ def test_a_claim_tells_the_tenant_s_name_and_what_the_batch_wishes(db: Sessions,
     assert [(job.near_duplicates, job.warm) for job in claimed] == [(True, False), (False, False)]
 
 
-def awaited(db: Sessions, images: list[int], *, tenant: str = "tenant_a") -> set[int]:
+def awaited(db: Sessions, images: list[int], *, tenant: str = "tenant_a", model: str = "demo") -> set[int]:
     with transaction(db) as session:
-        return jobs.awaited_images(session, images, batch_ids=["batch_1"], tenant_ids=[tenant])
+        return jobs.awaited_images(
+            session, images, models=[model], batch_ids=["batch_1"], tenant_ids=[tenant]
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,7 @@ def test_an_image_is_awaited_by_jobs_that_nobody_has(
     rows.add_jobs(1, batch_id="batch_1", state=state, image_group=7)
     rows.add_jobs(1, state=state, image_group=8)
     assert awaited(db, [7, 8, 9]) == ({7, 8} if waits else set())
+    assert awaited(db, [7, 8, 9], model="large") == set()
 
 
 def test_other_tenants_ready_jobs_make_no_image_awaited(db: Sessions, rows: Rows) -> None:
