@@ -13,7 +13,7 @@ from transformers.utils import logging
 from bench.oracle import Oracle
 from bench.ours import answer_all, open_ours, requests_of
 from bench.sides import Measure, Side
-from bench.workloads import read_workload
+from bench.workloads import read_workload, stranger
 from workers.engine.base import Answer, Request
 
 BATCH = 16  # of `generate()`
@@ -36,6 +36,7 @@ def run(side: Side) -> Measure:
 
 
 def _timed(answering: Answering, requests: Sequence[Request], warm: Sequence[Request]) -> Measure:
+    answering(requests_of(stranger()))
     answering(warm)
     cpu, wall = time.process_time(), time.perf_counter()
     answers = answering(requests)

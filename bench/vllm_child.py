@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from vllm import LLM, SamplingParams  # pyright: ignore[reportMissingImports]
 
 from bench.sides import Measure, Side
-from bench.workloads import Question, Workload, decode, read_workload
+from bench.workloads import Question, Workload, decode, read_workload, stranger
 
 Features = dict[str, dict[str, torch.Tensor]]
 
@@ -35,9 +35,9 @@ def run(side: Side) -> Measure:
         limit_mm_per_prompt={"image": 1, "video": 0},
         disable_log_stats=True,
     )
+    _answer(engine, stranger(), features)
     if side.warm:
-        warm = read_workload(Path(side.warm))
-        _answer(engine, warm, features)
+        _answer(engine, read_workload(Path(side.warm)), features)
     cpu, wall = _cpu_s(), time.perf_counter()
     texts = _answer(engine, workload, features)
     cpu, wall = _cpu_s() - cpu, time.perf_counter() - wall
@@ -64,7 +64,7 @@ def _prompt(
         messages.insert(0, {"role": "system", "content": [{"type": "text", "text": question.system}]})
     return {
         "prompt": tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True),
-        "multi_modal_data": {"image": features[question.picture] if features else decode(data)},
+        "multi_modal_data": {"image": (features or {}).get(question.picture) or decode(data)},
         "multi_modal_uuids": {"image": [sha256(question.picture.encode() + data).hexdigest()]},
     }
 

@@ -71,6 +71,11 @@ def warming(workload: Workload, words: Sequence[str], *, system: str | None = No
     return Workload(questions, workload.pictures)
 
 
+def stranger() -> Workload:
+    """A question about a picture that no workload has, so that a process's first call is not measured."""
+    return Workload([Question("stranger", "stranger", " baba", 2)], {"stranger": draw(1_000_000)})
+
+
 def draw(seed: int, width: int = WIDTH, height: int = HEIGHT) -> bytes:
     """A picture of soft colours with sharp rectangles on it, as a JPEG."""
     rng = np.random.default_rng(seed)
