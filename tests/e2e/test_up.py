@@ -174,7 +174,8 @@ def test_a_model_that_is_refused_stops_everything_with_the_reason(tmp_path: Path
         )
         assert done.returncode == 1
         assert "worker ended (exit code 78)" in done.stdout
-        assert f"{data}/logs/worker.log: model_refused: model_not_found: no model at" in done.stdout
+        reason = "model_refused: model_not_found: The model 'none' cannot be loaded: no model at"
+        assert f"{data}/logs/worker.log: {reason}" in done.stdout
         assert "again in" not in done.stdout
         assert len((data / "logs" / "worker.log").read_text().splitlines()) == 1
 
