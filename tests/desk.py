@@ -139,9 +139,9 @@ class Desk:
         with transaction(self.sessions) as session:
             return claim(session, ready, worker="w1", lease_s=60)
 
-    def record(self, claimed: Sequence[ClaimedJob]) -> None:
-        """Play a worker that answers what it has taken."""
-        rows = [AnswerRow(job.id, job.attempt, "A cat.", "stop", 7, 3, 2) for job in claimed]
+    def record(self, claimed: Sequence[ClaimedJob], **more: Any) -> None:
+        """Play a worker that answers what it has taken; `more` is what else its answers have."""
+        rows = [AnswerRow(job.id, job.attempt, "A cat.", "stop", 7, 3, 2, **more) for job in claimed]
         with transaction(self.sessions) as session:
             record_answers(session, rows, model="demo", revision="rev1")
 

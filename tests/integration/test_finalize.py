@@ -80,6 +80,25 @@ def test_answers_go_to_the_output_file_in_order(desk: Desk, ingest: Ingest, fina
     assert completion.system_fingerprint == "rev1"
 
 
+def test_log_probabilities_and_notes_reach_the_output_file(
+    desk: Desk, ingest: Ingest, finalize: Finalize
+) -> None:
+    batch_id = submitted(desk, ingest, [line("r1", logprobs=True, top_logprobs=1), line("r2")])
+    told, plain = desk.claim(batch_id)
+    desk.record([told], logprobs=[("A\ufffd", -0.5, [("\u2028", -1.25)])], notes=["repetition"])
+    desk.record([plain])
+    finalize.step()
+    first, second = desk.result_lines(desk.batch(batch_id).output_file_id)
+    completion = ChatCompletion.model_validate(first["response"]["body"], strict=True)
+    logprobs = completion.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert [(token.logprob, token.top_logprobs[0].token) for token in logprobs.content] == [(-0.5, "\u2028")]
+    assert first["response"]["body"]["vqueue"] == {"notes": ["repetition"]}
+    assert second["response"]["body"]["choices"][0]["logprobs"] is None
+    assert "vqueue" not in second["response"]["body"]
+
+
 def test_failures_go_to_the_error_file(desk: Desk, ingest: Ingest, finalize: Finalize) -> None:
     batch_id = submitted(desk, ingest, [line("r1"), "{", line("r3", n=5)])
     desk.answer(batch_id)
