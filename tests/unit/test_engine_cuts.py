@@ -113,6 +113,16 @@ def test_questions_about_an_image_share_all_pieces() -> None:
     assert one.plan().tail_start == 7 + 302
 
 
+def test_long_instructions_are_a_piece_of_their_own_before_any_image_and_short_ones_are_not() -> None:
+    def built(size: int, image: int) -> list[int]:
+        asked = script(size, 0, 5, ("a", image), 20, 0, 3)
+        return [cut.end for cut in asked.plan().cuts if cut.built]
+
+    assert built(200, 300) == [200, 508]
+    assert built(200, 10) == [200, 218]
+    assert built(20, 10) == [38]
+
+
 def test_another_image_or_scope_shares_what_is_before_it_only() -> None:
     one, other = script(200, ("a", 300), 20), script(200, ("b", 300), 20)
     first, second = one.plan().cuts, other.plan().cuts

@@ -112,12 +112,15 @@ def _places(ids: NDArray[np.int64], marks: Marks, firm: set[int]) -> set[int]:
 
 
 def _built(places: set[int], firm: set[int]) -> set[int]:
-    """Of neighbours only the last ends a piece, and no piece is tiny; but an image's end always ends one."""
+    """Of neighbours only the last ends a piece, and no piece is tiny; but an image's end always ends one.
+
+    What is long before such a place is not tied to what follows: other images share it.
+    """
     built: set[int] = set()
     ordered = sorted(places)
     last = 0
     for place, following in zip_longest(ordered, ordered[1:]):
-        crowded = following is not None and following - place <= NEIGHBOURS
+        crowded = following is not None and max(following - place, place - last) <= NEIGHBOURS
         if place in firm or (place - last >= PIECE_LEAST and not crowded):
             built.add(place)
             last = place
