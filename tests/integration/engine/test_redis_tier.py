@@ -17,7 +17,7 @@ from workers.engine.base import FeatureTier
 from workers.engine.feature_codec import Features, Format, Kept
 from workers.engine.features import FeatureCache, FeatureKey, MemoryTier
 from workers.engine.redis_books import INDEX, SIZES, Books
-from workers.engine.redis_tier import RedisTier, connect
+from workers.engine.redis_tier import RedisTier
 from workers.engine.single_flight import Ask, Waits
 
 MIB = 2**20
@@ -25,6 +25,11 @@ KEY = FeatureKey("tenant", "ab" * 32, "revision", "float32", 64, 64, "1")
 SHAPE = (4, 4, 8)
 FEATURES = torch.arange(128, dtype=torch.float32).reshape(SHAPE)
 OpenCache = Callable[..., FeatureCache]
+
+
+def patient(url: str) -> redis.Redis:
+    """A client that a busy machine cannot make fail."""
+    return redis.Redis.from_url(url, socket_timeout=30)
 
 
 def busy() -> bool:
@@ -62,7 +67,7 @@ def open_tier(cache_url: str, client: redis.Redis, recorder: Recorder) -> Iterat
             observer: Recorder = recorder,
         ) -> RedisTier:
             tier = RedisTier(
-                client=connect(url),
+                client=patient(url),
                 ttl_s=ttl_s,
                 budget=budget,
                 observer=observer,
