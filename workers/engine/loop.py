@@ -110,9 +110,9 @@ class RequestLoop:
         except asyncio.CancelledError:
             fail(ticket.future, ticket.stopped or engine_closed())
         except WorkError as error:
-            fail(ticket.future, error)
+            fail(ticket.future, ticket.stopped or error)
         except Exception as error:
-            fail(ticket.future, step_failed(error))
+            fail(ticket.future, ticket.stopped or step_failed(error))
         else:
             if ticket.future.set_running_or_notify_cancel():
                 ticket.future.set_result(answer)

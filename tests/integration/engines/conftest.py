@@ -25,9 +25,7 @@ from workers.engine.vllm_arguments import VllmSettings
 
 SEED = 5  # of weights with which some answers end by themselves and one goes on for ever
 ROWS = 4
-NO_VLLM = (
-    "vLLM is not installed here: scripts/vllm_env makes an environment, scripts/vllm_tests runs these in it"
-)
+NO_VLLM = "vLLM is not installed: scripts/vllm_env builds an environment for scripts/vllm_tests"
 VLLM_ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
