@@ -120,7 +120,8 @@ def _built(places: set[int], firm: set[int]) -> set[int]:
     ordered = sorted(places)
     last = 0
     for place, following in zip_longest(ordered, ordered[1:]):
-        crowded = following is not None and max(following - place, place - last) <= NEIGHBOURS
+        gap = following - place if following is not None else NEIGHBOURS + 1
+        crowded = gap == 1 or max(gap, place - last) <= NEIGHBOURS
         if place in firm or (place - last >= PIECE_LEAST and not crowded):
             built.add(place)
             last = place
