@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from tests.requests import ask
 from tests.waiting import eventually
@@ -26,13 +27,13 @@ def before_pass(checkpoint: Checkpoint, act: Callable[[Pass], None]) -> None:
     checkpoint.model.register_forward_pre_hook(hook, with_kwargs=True)
 
 
-def after_pass(checkpoint: Checkpoint, act: Callable[[Pass, torch.Tensor], None]) -> None:
+def after_pass(checkpoint: Checkpoint, act: Callable[[Pass, torch.Tensor], None]) -> RemovableHandle:
     """Have the model call `act` with the logits (rows, vocabulary) of every pass, which it may change."""
 
     def hook(module: torch.nn.Module, args: Any, kwargs: Pass, output: Any) -> None:
         act(kwargs, output.logits[0])
 
-    checkpoint.model.register_forward_hook(hook, with_kwargs=True)
+    return checkpoint.model.register_forward_hook(hook, with_kwargs=True)
 
 
 def held(checkpoint: Checkpoint) -> threading.Event:

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import torch
+from torch.utils.hooks import RemovableHandle
 
 from app.errors import FatalWork, TransientWork
 from bench.oracle import Oracle
@@ -78,7 +79,7 @@ def test_a_long_text_and_a_long_answer_are_as_the_library_s(
     """Texts much longer than a tail, answers longer than a slot; both beside others."""
     endless = Sampling(2 * SLOT_TOKENS + 5)
     forbid_the_end(checkpoint)
-    forbid_the_end(oracle)
+    unforbidden = forbid_the_end(oracle)
     requests = [
         ask("x " * 400, max_tokens=20),
         ask("so it is " * 20, picture(1), "and " * 60, max_tokens=30),
@@ -91,18 +92,18 @@ def test_a_long_text_and_a_long_answer_are_as_the_library_s(
             replace(oracle.answer(request), notes=()) for request in requests
         ]
     finally:
-        oracle.model._forward_hooks.clear()
+        unforbidden.remove()
     assert answers[2].usage.completion_tokens == endless.max_tokens
 
 
-def forbid_the_end(model: Any) -> None:
+def forbid_the_end(model: Any) -> RemovableHandle:
     """Answers go on until max_tokens."""
     end = [256, 258]  # <|endoftext|>, <|im_end|>
 
     def hook(module: torch.nn.Module, args: Any, kwargs: Pass, output: Any) -> None:
         output.logits[..., end] = float("-inf")
 
-    model.model.register_forward_hook(hook, with_kwargs=True)
+    return model.model.register_forward_hook(hook, with_kwargs=True)
 
 
 def test_a_running_row_that_is_cancelled_leaves_and_the_others_stay(
@@ -277,11 +278,11 @@ def test_empty_and_circling_answers_are_noted(open_engine: OpenEngine, checkpoin
         return act
 
     engine = open_engine()
-    after_pass(checkpoint, push("z"))
+    circles = after_pass(checkpoint, push("z"))
     circling = engine.submit(ask("who?", max_tokens=60)).result(timeout=60)
     assert (circling.text, circling.notes) == ("z" * 60, (Note.REPETITION,))
+    circles.remove()
     after_pass(checkpoint, push("<|im_end|>"))
-    checkpoint.model._forward_hooks.popitem(last=False)
     assert engine.submit(ask("who?")).result(timeout=60).notes == (Note.EMPTY,)
 
 
