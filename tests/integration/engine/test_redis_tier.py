@@ -306,6 +306,12 @@ def test_a_late_owner_does_not_end_another_s_claim(books: Books) -> None:
     assert books.locked("a")
 
 
+def test_what_came_between_look_up_and_claim_is_read(books: Books) -> None:
+    books.write("a", b"x")
+    claim = books.claim("a", "token")
+    assert (claim.mine, claim.stored, books.locked("a")) == (False, True, False)
+
+
 def test_a_flush_in_the_middle_costs_a_second_encoding_only(
     open_tier: Callable[..., RedisTier], client: redis.Redis, recorder: Recorder
 ) -> None:
