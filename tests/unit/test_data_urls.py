@@ -35,6 +35,13 @@ def test_every_spelling_gives_the_bytes(url: str) -> None:
     assert decode_data_url(url) == BYTES
 
 
+@pytest.mark.parametrize("kind", ["video", "audio"])
+def test_what_moves_or_sounds_is_refused_by_its_declared_type(kind: str) -> None:
+    refusal = _refusal(f" Data:{kind}/mp4;base64,{TEXT}")
+    assert refusal.code == "unsupported_modality"
+    assert f"not {kind}" in refusal.message
+
+
 @pytest.mark.parametrize("url", ["data:", "data:image/png;base64", "https://a.example/,"])
 def test_a_data_url_without_its_comma_is_malformed(url: str) -> None:
     assert _refusal(url).code == "bad_data_url"

@@ -216,6 +216,7 @@ def test_space_between_values_is_bounded():
         ('{"items":' * 200 + "{}" + "}" * 200, "nested too deep"),
         ('{"type": "object"}, {"lark_grammar": ""}', "cannot be read"),
         ("[]", "cannot be read"),
+        ("true", "it is no JSON object"),
     ],
 )
 def test_a_schema_that_cannot_be_followed_is_refused_by_name(schema: str, words: str):
