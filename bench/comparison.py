@@ -44,12 +44,17 @@ def table(runs: Sequence[Run]) -> str:
         f"{'side':<36}{'format':>10}{'threads':>9}{'rows':>6}{'questions':>11}{'CPU s each':>12}{'per s':>9}"
     )
     lines = [
-        f"{run.side.name:<36}{run.side.dtype:>10}{run.side.threads:>9}{run.side.batch or run.side.rows:>6}"
+        f"{run.side.name:<36}{run.side.dtype:>10}{run.side.threads:>9}{_rows(run.side):>6}"
         f"{run.measure.questions:>11}{run.measure.cpu_each:>12.4f}"
         f"{run.measure.questions / run.measure.wall_s:>9.2f}"
         for run in runs
     ]
     return "\n".join([head, *lines])
+
+
+def _rows(side: Side) -> str:
+    """Of a batch or of our steps; vLLM chooses its own."""
+    return "-" if side.kind == "vllm" else str(side.batch or side.rows)
 
 
 def last_line(ratios: Mapping[str, float | None], second: float | None, identical: str) -> str:

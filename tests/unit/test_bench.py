@@ -87,6 +87,7 @@ def test_warming_asks_something_else_about_the_same_pictures() -> None:
     warm = warming(asked, words())
     assert warm.pictures == asked.pictures
     assert not {question.text for question in warm.questions} & {each.text for each in asked.questions}
+    assert {each.system for each in warming(asked, words(), system="Answer.").questions} == {"Answer."}
 
 
 def test_a_workload_comes_back_from_its_files(tmp_path: Path) -> None:
