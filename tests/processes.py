@@ -61,6 +61,10 @@ class Process:
         if error is not None:
             error.add_note(f"--- {self.log.name}\n{self.output()[-4000:]}")
 
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 

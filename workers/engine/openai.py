@@ -64,7 +64,7 @@ class RemoteEngine:
             base_url=url.rstrip("/") + "/",
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_S, pool=None),
-            limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
         )
         try:
             entry = self._requests.run(self._find_model())
