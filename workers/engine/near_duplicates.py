@@ -15,6 +15,7 @@ MOST_BITS = 4  # of 64 in which the outlines may differ
 MOST_COLOUR = 10  # of 255, by which any of the 64 mean colours may differ: outlines know no colour
 CAPACITY = 20_000  # looks that are remembered, 200 bytes each
 SIDE = 8
+RISE = 5  # of 255, by which a neighbour is brighter; less is noise, of which a plain background is full
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ def looks_of(pixels: Pixels) -> Looks:
     picture = PIL.Image.fromarray(pixels)
     grey = np.asarray(picture.convert("L").resize((SIDE + 1, SIDE), PIL.Image.Resampling.BOX), np.int16)
     colours = np.asarray(picture.resize((SIDE, SIDE), PIL.Image.Resampling.BOX), np.int16)
-    rises = np.packbits(grey[:, 1:] > grey[:, :-1])
+    rises = np.packbits(grey[:, 1:] - grey[:, :-1] > RISE)
     return Looks(int.from_bytes(rises.tobytes(), "big"), colours.ravel())
 
 
