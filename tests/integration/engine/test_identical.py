@@ -13,7 +13,7 @@ from workers.engine import forward
 from workers.engine.layout import Packed
 from workers.engine.load import QwenModel
 
-JOBS = 150  # `scripts/bench engine` compares 500
+JOBS = 500
 TALKS = random_talks(JOBS, seed=4)
 FEW = random_talks(30, seed=5)
 

@@ -173,6 +173,7 @@ def test_a_slot_that_held_no_numbers_serves_the_next_row(
     with while_busy(engine, checkpoint, long) as futures:
         futures.append(engine.submit(ask("#")))
     assert isinstance(futures[1].exception(timeout=60), FatalWork)
+    assert futures[0].result(timeout=60)
     with while_busy(engine, checkpoint, long) as futures:
         futures.append(engine.submit(short))
     assert [future.result(timeout=60) for future in futures] == [oracle.answer(long), oracle.answer(short)]
