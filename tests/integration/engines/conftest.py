@@ -57,7 +57,9 @@ def remote_engine(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def vllm_engine(folder: Path, on_death: Callable[[str], None] = pytest.fail) -> Iterator[Engine]:
+def vllm_engine(
+    folder: Path, on_death: Callable[[str], None] = pytest.fail, stall_s: float = 300.0
+) -> Iterator[Engine]:
     from workers.engine.vllm import open_engine
 
     settings = VllmSettings(max_num_seqs=ROWS, images_per_prompt=4)

@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,9 @@ import torch
 
 from app.errors import ImageError, InvalidWork, TransientWork
 from bench.oracle import Oracle
+from tests.integration.engines.conftest import ROWS
 from tests.requests import ask, mixed_requests, picture
+from tests.waiting import eventually
 from workers.engine.base import (
     Answer,
     Choice,
@@ -235,18 +237,18 @@ def test_what_no_engine_could_answer_is_the_job_s_own_fault(engine: Engine) -> N
     assert codes == {code: code for code in cases}
 
 
-def test_a_closed_engine_lets_go_of_what_waits(another_engine: Engine) -> None:
-    running: list[Future[Answer]] = []
-    pieces: list[str] = []
-    running.append(another_engine.submit(replace(ask(ENDLESS, max_tokens=60), on_text=pieces.append)))
-    waiting = [another_engine.submit(ask(f"{number}")) for number in range(40)]
+def test_close_ends_what_runs_and_sends_the_rest_back(another_engine: Engine) -> None:
+    heard: list[list[str]] = [[] for _ in range(ROWS)]
+    long = ask(ENDLESS, max_tokens=600)
+    running = [another_engine.submit(replace(long, on_text=pieces.append)) for pieces in heard]
+    eventually(lambda: all(heard))
+    waiting = [another_engine.submit(long) for _ in range(2 * ROWS)]
     another_engine.close()
     another_engine.close()
-    with pytest.raises(TransientWork, match="engine_closed"):
-        another_engine.submit(ask("two")).result(timeout=10)
-    assert all(future.done() for future in (*running, *waiting))
-    errors = {type(future.exception()) for future in waiting}
-    assert errors <= {type(None), TransientWork}
+    assert [future.result(timeout=0).usage.completion_tokens for future in running] == [600] * ROWS
+    for future in (*waiting, another_engine.submit(ask("two"))):
+        with pytest.raises(TransientWork, match="engine_closed"):
+            future.result(timeout=10)
 
 
 def test_an_engine_says_what_it_serves(engine: Engine) -> None:

@@ -58,12 +58,27 @@ def test_another_picture_under_the_same_question_is_not_taken_for_the_first(vllm
 def test_a_killed_engine_is_told_of_and_fails_what_it_had(vllm: Engine, deaths: list[str]) -> None:
     """The last test: nothing can be asked afterwards."""
     running = vllm.submit(ask("tell me all", max_tokens=3500))
-    for child in psutil.Process().children(recursive=True):
-        if "EngineCore" in " ".join(child.cmdline()) or "spawn_main" in " ".join(child.cmdline()):
-            os.kill(child.pid, signal.SIGKILL)
+    signal_core(signal.SIGKILL)
     with pytest.raises(FatalWork, match="engine_died"):
         running.result(timeout=20)
     eventually(lambda: deaths)
     with pytest.raises(FatalWork, match="engine_died"):
         vllm.submit(ask("anybody?")).result(timeout=20)
     assert len(deaths) == 1
+
+
+def test_an_engine_that_says_nothing_for_too_long_is_given_up(folder: Path) -> None:
+    deaths: list[str] = []
+    with vllm_engine(folder, on_death=deaths.append, stall_s=2.0) as engine:
+        engine.submit(ask("who?")).result(timeout=60)
+        signal_core(signal.SIGSTOP)
+        with pytest.raises(FatalWork, match="engine_died: vLLM gave no token for 2 s"):
+            engine.submit(ask("anybody?")).result(timeout=20)
+        assert len(deaths) == 1
+
+
+def signal_core(number: int) -> None:
+    """To vLLM's own processes below this one."""
+    for child in psutil.Process().children(recursive=True):
+        if child.cmdline() and child.cmdline()[0].startswith("VLLM::"):
+            os.kill(child.pid, number)
