@@ -169,7 +169,7 @@ def test_a_slot_that_held_no_numbers_serves_the_next_row(
 
     after_pass(checkpoint, spoil)
     engine = open_engine()
-    long, short = ask("so " * 28, max_tokens=30), ask("who?", max_tokens=30)
+    long, short = ask("so " * 20, max_tokens=30), ask("who?", max_tokens=30)
     with while_busy(engine, checkpoint, long) as futures:
         futures.append(engine.submit(ask("#")))
     assert isinstance(futures[1].exception(timeout=60), FatalWork)
