@@ -35,12 +35,3 @@ class Int8Linear(torch.nn.Module):
         scale = tokens.abs().amax(dim=-1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
         rounded = torch.round(tokens / scale).to(torch.int8)
         return torch._int_mm(rounded, self.weight.T).float().mul_(scale).mul_(self.scale)
-
-
-def quantise(module: torch.nn.Module) -> None:
-    """Replace every linear layer inside a module."""
-    for name, child in module.named_children():
-        if isinstance(child, torch.nn.Linear):
-            setattr(module, name, Int8Linear(child))
-        else:
-            quantise(child)

@@ -16,10 +16,10 @@ from transformers import (
 from app.errors import FatalWork
 from workers.engine import packed
 from workers.engine.folder import find_folder, load_tokenizer, read_end_ids, read_model_type, read_revision
-from workers.engine.int8 import quantise
+from workers.engine.int8 import Int8Linear
 from workers.engine.preprocess import Preprocessor, read_preprocessor
 from workers.engine.slots import Shape
-from workers.engine.tuning import PatchProjection
+from workers.engine.tuning import PackedLinear, PatchProjection, replace_linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "int8"]
 QwenModel = Qwen3VLForConditionalGeneration | Qwen3VLMoeForConditionalGeneration
@@ -87,10 +87,14 @@ def _load_model(folder: Path, device: str, dtype: Dtype) -> QwenModel:
             "model_unsupported",
             f"int8 runs on a CPU, not on {device}: set VQUEUE_DTYPE=bfloat16 or take an AWQ checkpoint",
         )
-    model = _tuned(_read_weights(folder, device, _torch_dtype(dtype, device)))
+    model = _read_weights(folder, device, _torch_dtype(dtype, device)).eval()
+    tower: Any = model.model.visual
+    tower.patch_embed.proj = PatchProjection(tower.patch_embed.proj)
     if dtype == "int8":
-        quantise(model.model.language_model)
-    return model.eval()
+        replace_linear(model.model.language_model, Int8Linear)
+    if device == "cpu" and not _is_quantised(folder):
+        replace_linear(model, PackedLinear)
+    return model
 
 
 def _read_weights(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
@@ -119,12 +123,6 @@ def _read_weights(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
 def _is_quantised(folder: Path) -> bool:
     """Such weights cannot be moved once they are loaded."""
     return "quantization_config" in json.loads((folder / "config.json").read_text())
-
-
-def _tuned(model: QwenModel) -> QwenModel:
-    tower: Any = model.model.visual
-    tower.patch_embed.proj = PatchProjection(tower.patch_embed.proj)
-    return model
 
 
 def _torch_dtype(dtype: Dtype, device: str) -> torch.dtype:

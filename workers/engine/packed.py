@@ -79,7 +79,7 @@ def attend(
     step.store()
     out, weight = step.own()
     for spans in layout.levels:
-        out, weight = _join((out, weight), step.above(spans))
+        step.above(spans, out, weight)
     return out.to(query.dtype).flatten(1)[None], None
 
 
@@ -115,7 +115,8 @@ class _Step:
 
     def own(self) -> Partial:
         """Every token over its own piece, tail or slot."""
-        out, weight = self._nothing()
+        out = self.query.new_empty(self.query.shape, dtype=torch.float32)
+        weight = self.query.new_empty(self.query.shape[:2], dtype=torch.float32)
         for build in self.layout.builds:
             self._build(build, out, weight)
         if self.layout.tails is not None:
@@ -124,22 +125,25 @@ class _Step:
             self._decode(self.layout.decode, out, weight)
         return out, weight
 
-    def above(self, spans: Sequence[Span]) -> Partial:
-        """Tokens over the pieces of one level of the tree; those that have none get a weight of 0."""
-        out, weight = self._nothing()
+    def above(self, spans: Sequence[Span], out: torch.Tensor, weight: torch.Tensor) -> None:
+        """Join what the pieces of one level of the tree give to what is there."""
+        for run in _runs(spans):
+            parts = [self._over(span) for span in run]
+            place = slice(run[0].start, run[-1].stop)
+            part, logs = (torch.cat(each) for each in zip(*parts, strict=True))
+            _join(out[place], weight[place], part, logs)
+
+    def _over(self, span: Span) -> Partial:
+        """The tokens of a span over its piece."""
         heads, _, width = self.key.shape
-        grouped = self.query.unflatten(1, (heads, self.group))
-        for span in spans:
-            size = span.stop - span.start
-            query = grouped[span.start : span.stop].transpose(0, 1).reshape(1, heads, -1, width)
-            part, logs = partial(query, *_piece(span.kv[self.layer]), scaling=self.scaling)
-            out[span.start : span.stop] = (
-                part[0].view(heads, size, -1).transpose(0, 1).reshape(size, -1, width)
-            )
-            weight[span.start : span.stop] = (
-                logs[0].view(heads, size, self.group).transpose(0, 1).reshape(size, -1)
-            )
-        return out, weight
+        size = span.stop - span.start
+        grouped = self.query[span.start : span.stop].unflatten(1, (heads, self.group))
+        query = grouped.transpose(0, 1).reshape(1, heads, -1, width)
+        part, logs = partial(query, *_piece(span.kv[self.layer]), scaling=self.scaling)
+        return (
+            part[0].view(heads, size, -1).transpose(0, 1).reshape(size, -1, width),
+            logs[0].view(heads, size, self.group).transpose(0, 1).reshape(size, -1),
+        )
 
     def _build(self, build: Span, out: torch.Tensor, weight: torch.Tensor) -> None:
         place = slice(build.start, build.stop)
@@ -166,12 +170,6 @@ class _Step:
         part, logs = partial(query, key, value, scaling=self.scaling, mask=decode.mask)
         out[decode.tokens] = part.flatten(1, 2)
         weight[decode.tokens] = logs.flatten(1)
-
-    def _nothing(self) -> Partial:
-        return (
-            self.query.new_zeros(self.query.shape, dtype=torch.float32),
-            self.query.new_full(self.query.shape[:2], float("-inf"), dtype=torch.float32),
-        )
 
     def _spread(self, heads: torch.Tensor, dim: int) -> torch.Tensor:
         """Key heads repeated for the query heads that share them."""
@@ -224,8 +222,20 @@ def _piece(kv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return key[None], value[None]
 
 
-def _join(first: Partial, second: Partial) -> Partial:
-    """Two softmaxes over different tokens as the one over all of them."""
-    weight = torch.logaddexp(first[1], second[1])
-    shares = [(part[1] - weight).exp()[..., None] for part in (first, second)]
-    return first[0] * shares[0] + second[0] * shares[1], weight
+def _runs(spans: Sequence[Span]) -> list[list[Span]]:
+    """Spans that follow one another without a gap."""
+    runs: list[list[Span]] = []
+    for span in spans:
+        if runs and runs[-1][-1].stop == span.start:
+            runs[-1].append(span)
+        else:
+            runs.append([span])
+    return runs
+
+
+def _join(out: torch.Tensor, weight: torch.Tensor, part: torch.Tensor, logs: torch.Tensor) -> None:
+    """Two softmaxes over different tokens as the one over all of them, in the first one's place."""
+    both = torch.logaddexp(weight, logs)
+    out.mul_((weight - both).exp_()[..., None])
+    out.addcmul_(part, (logs - both).exp_()[..., None])
+    weight.copy_(both)
