@@ -8,9 +8,9 @@ import torch
 from workers.engine.base import Observer
 from workers.engine.feature_codec import Features, Format
 
-# Largest distance of one token's features, relative to their length; another picture's were 3 and more away on
-# the demo model, where 8 bits move it by 0.01. The rest is room: for GPUs, whose results depend on the batch's
-# shape, and for models in whose features a few numbers are far larger than all others.
+# Largest distance of one token's features, relative to their length; another picture's were 3 and more away
+# on the demo model, where 8 bits move it by 0.01. The rest is room: for GPUs, whose results depend on the
+# batch's shape, and for models in whose features a few numbers are far larger than all others.
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
 INT8_TOLERANCE = 0.2
 

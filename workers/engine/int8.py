@@ -19,8 +19,8 @@ class Int8Linear(torch.nn.Module):
         weight = layer.weight.detach().float()
         scale = weight.abs().amax(dim=1, keepdim=True).div(LARGEST).clamp_min(SMALLEST_SCALE)
         # Kept as (out, in) and read transposed, which suits the product best.
-        self.register_buffer("weight", torch.round(weight / scale).to(torch.int8))
-        self.register_buffer("scale", scale[:, 0])
+        self.rounded = torch.round(weight / scale).to(torch.int8)
+        self.scale = scale[:, 0]
         self.bias = layer.bias
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -34,4 +34,4 @@ class Int8Linear(torch.nn.Module):
         tokens = tokens.float()
         scale = tokens.abs().amax(dim=-1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
         rounded = torch.round(tokens / scale).to(torch.int8)
-        return torch._int_mm(rounded, self.weight.T).float().mul_(scale).mul_(self.scale)
+        return torch.ops.aten._int_mm(rounded, self.rounded.T).float().mul_(scale).mul_(self.scale)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -39,7 +40,7 @@ def open_engine(
     dtype: Dtype = "auto",
     torch_threads: int = 0,
     max_pixels: int | None = None,
-    step_rows: int = 64,
+    step_rows: int = 128,
     step_tokens: int = 4096,
     max_wait_s: float = 0.01,
     kv_bytes: int | None = None,
@@ -99,8 +100,8 @@ class TransformersEngine:
     """Continuous batching with shared prefixes: a request joins the next step and leaves when it is done.
 
     Whoever submits waits for nothing: preparing happens on a small pool, the model on a thread of its own.
-    A step that does not end within `stall_s`, or that loses its device, calls `on_dead`, which ends the
-    process.
+    A step that does not end within `stall_s` or loses its device, and a thread that ends unasked, call
+    `on_dead`, which ends the process.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class TransformersEngine:
         cache: FeatureCache,
         observer: Observer,
         normaliser: str,
-        step_rows: int = 64,
+        step_rows: int = 128,
         step_tokens: int = 4096,
         max_wait_s: float = 0.01,
         kv_bytes: int = CPU_KV_BYTES,
@@ -140,6 +141,7 @@ class TransformersEngine:
         )
         self._steps = Steps(tools, Budget(step_rows, step_tokens))
         self._room = WaitingRoom(places=STEPS_AHEAD * step_rows, max_wait_s=max_wait_s, prefixes=prefixes)
+        self._on_dead = on_dead
         self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_dead)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
         self._closed = threading.Event()
@@ -196,6 +198,9 @@ class TransformersEngine:
             with torch.inference_mode():
                 while self._run_step():
                     pass
+        except BaseException:  # a fault of ours: without its thread the process would hand back every job
+            traceback.print_exc()
+            self._on_dead()
         finally:  # however the thread ends, nobody waits for it in vain
             self._closed.set()
             self._room.close()

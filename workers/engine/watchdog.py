@@ -14,7 +14,7 @@ CHECKS = 4  # looks at the clock within one limit
 def end_process() -> None:
     """Say where every thread stands, and exit at once: a stuck device would hold up any orderly end."""
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
-    print("engine_dead: a step hangs or lost its device, the process exits", file=sys.stderr, flush=True)  # noqa: T201
+    print("engine_dead: no further step will end, the process exits", file=sys.stderr, flush=True)  # noqa: T201
     os._exit(os.EX_SOFTWARE)
 
 
