@@ -71,6 +71,7 @@ def vllm_engine(
             observer=Silent(),
             settings=settings,
             on_death=on_death,
+            stall_s=stall_s,
         )
     ) as engine:
         yield engine
