@@ -13,8 +13,10 @@ OUR_FAULTS = frozenset(
     {
         "bad_object_name",
         "bad_prompt",
+        "bad_reply",
         "engine_closed",
         "engine_crash",
+        "engine_died",
         "internal_error",
         "job_timeout",
         "model_not_resident",
@@ -26,6 +28,8 @@ OUR_FAULTS = frozenset(
         "object_store_unavailable",
         "out_of_memory",
         "prepare_failed",
+        "prompt_mismatch",
+        "server_refused",
         "step_failed",
     }
 )

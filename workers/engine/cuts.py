@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Tokens. What follows the last cut is a row's own, and own tokens of all rows stand in one padded tensor: so
-# the tail is short. A shorter piece than PIECE_LEAST costs more to attend to apart than to compute again; a
-# longer one than PIECE_MOST would hold up the rows that run, so it is computed in several steps if need be.
+# the tail is short. A shorter piece than PIECE_LEAST costs more to attend to apart than to compute again; of
+# pieces longer than PIECE_MOST less would be found again where prompts part late.
 TAIL_MOST = 96
 TAIL_KEPT = 16
 PIECE_LEAST = 16
