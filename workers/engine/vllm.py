@@ -1,6 +1,7 @@
 """The vLLM engine: AsyncLLM in this process, on an event loop in a thread of its own."""
 
 import asyncio
+import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -126,6 +127,8 @@ class VllmEngine:
     def _die(self, reason: str) -> None:
         if not self._ending:
             self._ending = True
+            for process in multiprocessing.active_children():
+                process.kill()  # else a stuck one would keep its memory after us
             self._on_death(reason)
             self._requests.end_all(FatalWork("engine_died", reason))
 

@@ -1,5 +1,6 @@
 """vLLM in this process: whose prefixes are shared, and what its death does."""
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ def test_an_engine_that_says_nothing_for_too_long_is_given_up(folder: Path) -> N
         with pytest.raises(FatalWork, match="engine_died: vLLM gave no token for 2 s"):
             engine.submit(ask("anybody?")).result(timeout=20)
         assert len(deaths) == 1
+        eventually(lambda: multiprocessing.active_children() == [])
 
 
 def signal_core(number: int) -> None:

@@ -74,8 +74,9 @@ def test_a_worker_ends_with_its_vllm_and_another_answers_its_job(
         kill_core(worker)
         assert worker.ended(30) == os.EX_SOFTWARE
         assert worker.says("engine_died")
-    with Process("workers.main", chosen, tmp_path / "worker2.log"):
+    with Process("workers.main", chosen, tmp_path / "worker2.log") as other:
         eventually(lambda: state(http, second) == "completed", within_s=START_S)
+        assert other.terminate(60) == 0
 
 
 def kill_core(worker: Process) -> None:
