@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
     max_pixels: int = Field(default=1_003_520, ge=1024)  # 980 visual tokens of 32 x 32 pixels
     step_rows: int = Field(default=128, ge=1)
-    step_tokens: int = Field(default=4096, ge=1)  # prompt tokens that one step computes
+    step_tokens: int = Field(default=2048, ge=1)  # prompt tokens that one step computes
     kv_bytes: int | None = Field(default=None, ge=1)  # of prefixes; 2 GiB, on a GPU 60 % of what is free
     prefix_cache_bytes: int | None = Field(default=None, ge=0)  # kept while unused; half of kv_bytes
     stall_s: float = Field(default=300.0, ge=0)  # a step longer than this ends the worker; 0 never does
