@@ -3,8 +3,6 @@
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
-# An arrival that is later than so many usual gaps means that the burst has ended.
-GAPS = 4
 # Steps that must pass before a budget that was lowered for want of memory is doubled again.
 CALM_STEPS = 200
 # Seconds for which rows of an image that has just joined may overtake others, so that they share its step.
@@ -28,12 +26,16 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Room:
-    """What the next step can still take; `running` rows decode in it anyway."""
+    """What the next step can still take; `running` rows decode in it anyway.
+
+    `coming` requests are not among those that wait yet, as they are being prepared.
+    """
 
     running: int
     rows: int
     tokens: int  # to compute
     kv_tokens: int  # of pieces to keep
+    coming: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,25 +57,14 @@ def next_join(
 ) -> Join | Wait:
     """Decide for a non-empty waiting room.
 
-    While rows run, whoever fits joins at once. An idle engine waits for company, but not longer than
-    `max_wait_s` after the first arrival, nor after a burst has ended. The oldest always joins an idle engine,
-    whatever it needs, and nobody is overtaken once it has waited OVERTAKING_S: so nobody starves.
+    While rows run, whoever fits joins at once. An idle engine waits for those who are coming, but not longer
+    than `max_wait_s` after the first arrival. The oldest always joins an idle engine, whatever it needs, and
+    nobody is overtaken once it has waited OVERTAKING_S: so nobody starves.
     """
-    if room.running == 0 and len(waiting) < room.rows:
-        left = _company_in(waiting, now, max_wait_s)
-        if left > 0:
-            return Wait(left)
+    left = min(row.arrived for row in waiting) + max_wait_s - now
+    if room.running == 0 and room.coming > 0 and len(waiting) < room.rows and left > 0:
+        return Wait(left)
     return Join(_fitting(_in_order(waiting, now), room, resident))
-
-
-def _company_in(waiting: Sequence[Waiting], now: float, max_wait_s: float) -> float:
-    """Seconds for which it pays to wait for more rows."""
-    arrivals = sorted(row.arrived for row in waiting)
-    left = arrivals[0] + max_wait_s - now
-    if len(arrivals) > 1:
-        gap = (arrivals[-1] - arrivals[0]) / (len(arrivals) - 1)
-        left = min(left, arrivals[-1] + GAPS * gap - now)
-    return left
 
 
 def _in_order(waiting: Sequence[Waiting], now: float) -> list[Waiting]:

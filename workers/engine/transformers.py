@@ -151,9 +151,11 @@ class TransformersEngine:
 
     def submit(self, request: Request) -> Future[Answer]:
         future: Future[Answer] = Future()
+        self._room.expect()
         try:
             self._pool.submit(self._prepare, request, future, time.monotonic())
         except RuntimeError:  # the pool is shut down
+            self._room.expect_no_more()
             fail(future, engine_closed())
         return future
 
@@ -168,6 +170,12 @@ class TransformersEngine:
         self._cache.close()
 
     def _prepare(self, request: Request, future: Future[Answer], arrived: float) -> None:
+        try:
+            self._prepare_or_fail(request, future, arrived)
+        finally:
+            self._room.expect_no_more()
+
+    def _prepare_or_fail(self, request: Request, future: Future[Answer], arrived: float) -> None:
         if self._closed.is_set():
             fail(future, engine_closed())
         elif future.cancelled():

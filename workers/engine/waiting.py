@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 
 from app.errors import WorkError
@@ -37,9 +38,21 @@ class WaitingRoom:
         self._numbers = count()
         self._changed = threading.Condition()
         self._closed = False
+        self._coming = 0
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def expect(self) -> None:
+        """A request is being prepared: an idle engine may wait for it."""
+        with self._changed:
+            self._coming += 1
+
+    def expect_no_more(self) -> None:
+        """It has come, or never will."""
+        with self._changed:
+            self._coming -= 1
+            self._changed.notify_all()
 
     def add(self, row: Prepared) -> None:
         """Waits while the room is full."""
@@ -88,7 +101,7 @@ class WaitingRoom:
         decision = next_join(
             list(self._waiting.values()),
             now=self._clock(),
-            room=room,
+            room=replace(room, coming=self._coming),
             resident=self._prefixes,
             max_wait_s=self._max_wait_s,
         )
