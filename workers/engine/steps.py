@@ -1,7 +1,7 @@
 """The rows that run, step after step: who has joined is computed, gets its tokens, and leaves when done."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,12 +19,13 @@ from workers.engine.generation import Generation
 from workers.engine.grammar import Grammars
 from workers.engine.layout import Build, pack
 from workers.engine.load import Checkpoint
-from workers.engine.prefixes import Node, PrefixCache
+from workers.engine.prefixes import PrefixCache
 from workers.engine.prepare import Prepared
-from workers.engine.rows import Row, chain
+from workers.engine.rows import Row
+from workers.engine.running import Running
 from workers.engine.sampling import broken_rows, choose
 from workers.engine.scheduler import Budget, Room
-from workers.engine.slots import SLOT_TOKENS, Slots
+from workers.engine.slots import Slots
 from workers.engine.waiting import fail, job_timeout
 
 Allowed = NDArray[np.bool_] | None
@@ -53,25 +54,25 @@ class Steps:
         self._model = tools.checkpoint.model
         self._slots = tools.slots
         self._prefixes = tools.prefixes
+        self._running = Running(slots=tools.slots, prefixes=tools.prefixes)
         self._budget = budget
-        self._rows: list[Row] = []  # by slot
         self._grammar_pool = ThreadPoolExecutor(1, thread_name_prefix="engine-grammar")
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._running)
 
     def close(self) -> None:
         self._grammar_pool.shutdown()
 
     def abandon(self, error: WorkError) -> None:
         """Fail the rows that are left when no further step will come."""
-        for row in list(self._rows):
-            self._leave(row)
+        for row in self._running.all():
+            self._running.leave(row)
             fail(row.prepared.future, error)
 
     def room(self) -> Room:
         """What the next step can take beside the rows that run."""
-        rows = len(self._rows)
+        rows = len(self._running)
         held = self._prefixes.held - self._prefixes.kept
         return Room(
             running=rows,
@@ -82,11 +83,12 @@ class Steps:
 
     def run(self, joining: Sequence[Prepared]) -> None:
         """One step; whatever fails is in the futures of those that it failed for."""
-        for row in [row for row in self._rows if row.prepared.future.cancelled() or _late(row)]:
-            self._leave(row)
-            fail(row.prepared.future, job_timeout())
+        for row in self._running.all():
+            if row.prepared.future.cancelled() or _late(row):
+                self._running.leave(row)
+                fail(row.prepared.future, job_timeout())
         entering = [self._enter(prepared) for prepared in joining]
-        first, *others = _parts(self._rows, self._budget.rows)
+        first, *others = _parts(self._running.all(), self._budget.rows)
         self._attempt(first, [row for row in entering if row is not None])
         for part in others:  # they joined when there was more memory
             self._attempt(part, [])
@@ -119,7 +121,7 @@ class Steps:
             return
         if len(decoding) + len(joining) == 1:
             row = [*decoding, *joining][0]
-            self._leave(row)
+            self._running.leave(row)
             fail(row.prepared.future, error)
         elif decoding and joining:
             self._attempt(decoding, [])
@@ -138,7 +140,7 @@ class Steps:
         builds: list[Build] = []
         started = time.perf_counter()
         try:
-            builds = self._claim(joining)
+            builds = self._running.enter(joining)
             self._tools.encoder.encode([build.source for build in builds])
             logits, rows, allowed = self._forward(builds, joining, decoding)
         except (torch.OutOfMemoryError, MemoryError):
@@ -150,57 +152,26 @@ class Steps:
             let_go(raised)
             error = step_failed(raised)
         else:
-            self._joined(builds, joining)
+            self._running.joined(builds, joining)
+            self._budget.passed()
             new_tokens = _new_tokens(builds, joining)
             self._settle(logits, rows, allowed)
             self._stepped(joining, decoding, new_tokens, time.perf_counter() - started)
             return None
-        self._undo(builds, joining)
+        self._running.undo(builds, joining)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         return error
-
-    def _claim(self, joining: Sequence[Row]) -> list[Build]:
-        """Hold each row's pieces; those that are not there yet are built in this step, parents first."""
-        builds: dict[Node, Build] = {}
-        for row in joining:
-            row.node = self._prefixes.claim(row.prepared.plan.cuts, row.pin)
-            row.cached = row.start
-            for node in chain(row.node):
-                if not node.built and node not in builds:
-                    builds[node] = Build(node, row.prepared)
-                    row.cached -= node.end - node.start
-        for node in builds:
-            self._prefixes.fill(node, self._slots.shape.piece(node.end - node.start))
-        for row in joining:
-            row.slot = self._slots.take()
-            self._rows.append(row)
-        return sorted(builds.values(), key=lambda build: build.node.serial)
 
     def _forward(
         self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row]
     ) -> tuple[torch.Tensor, list[Row], list[Future[Allowed]]]:
         """Grammars are asked on a thread of their own while the model runs."""
         for row in decoding:
-            self._make_place(row)
+            self._running.make_place(row)
         packed = pack(builds=builds, joining=joining, decoding=decoding, slots=self._slots)
         allowed = [self._grammar_pool.submit(row.generation.allowed) for row in packed.rows]
         return forward.step(self._model, packed), packed.rows, allowed
-
-    def _joined(self, builds: Iterable[Build], joining: Sequence[Row]) -> None:
-        """The model has run: the pieces are whole, and the prompts' tails stand in their slots."""
-        for build in builds:
-            self._prefixes.complete(build.node)
-        for row in joining:
-            row.own = len(row.tail)
-            self._unpin(row)
-        self._budget.passed()
-
-    def _undo(self, builds: Iterable[Build], joining: Sequence[Row]) -> None:
-        for row in joining:
-            self._free(row)
-        for build in builds:
-            self._prefixes.drop(build.node)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
     def _settle(self, logits: torch.Tensor, rows: Sequence[Row], allowed: Sequence[Future[Allowed]]) -> None:
         """Choosing tokens may want memory as well; then the rows of this step end, and the engine goes on."""
@@ -242,57 +213,14 @@ class Steps:
             self._fail(row, error)
             return
         if answer is not None:
-            self._keep_answer(row)
-            self._leave(row)
+            self._running.keep_answer(row)
+            self._running.leave(row)
             _succeed(row.prepared.future, answer)
 
     def _fail(self, row: Row, error: BaseException) -> None:
-        """End a row whose step went well for others. Its pieces may be spoiled: nobody finds them again."""
-        for node in chain(row.node):
-            self._prefixes.drop(node)
-        self._slots.wipe(row.slot)
-        self._leave(row)
+        """End a row whose step went well for others."""
+        self._running.leave_spoiled(row)
         fail(row.prepared.future, error if isinstance(error, WorkError) else step_failed(error))
-
-    def _leave(self, row: Row) -> None:
-        self._free(row)
-        self._unpin(row)
-
-    def _free(self, row: Row) -> None:
-        """Give back the row's slot and pieces; one that will be tried again keeps its pin."""
-        if row.slot >= 0:
-            self._slots.give_back(row.slot)
-            moved = self._rows.pop()
-            if moved is not row:
-                moved.slot = row.slot
-                self._rows[row.slot] = moved
-            row.slot = -1
-        self._prefixes.release(row.node)
-        row.node = None
-
-    def _unpin(self, row: Row) -> None:
-        self._prefixes.release(row.pin)
-        row.pin = None
-
-    def _make_place(self, row: Row) -> None:
-        """A full slot becomes a piece of the row's prefix, and the row goes on with an empty one."""
-        if row.own < SLOT_TOKENS:
-            return
-        cut = row.cut_here()
-        node = self._prefixes.extend(row.node, cut.key, cut.end, self._slots.copy_out(row.slot, row.own))
-        self._prefixes.release(row.node)
-        row.node, row.own = node, 0
-
-    def _keep_answer(self, row: Row) -> None:
-        """A next turn that repeats this one finds its KV."""
-        if not self._prefixes.keeps_answers or not row.own:
-            return
-        try:
-            kv = self._slots.copy_out(row.slot, row.own)
-        except (torch.OutOfMemoryError, MemoryError):
-            return
-        cut = row.cut_here()
-        self._prefixes.release(self._prefixes.extend(row.node, cut.key, cut.end, kv))
 
     def _no_memory(
         self, builds: Sequence[Build], joining: Sequence[Row], decoding: Sequence[Row]
