@@ -54,7 +54,7 @@ def load_checkpoint(
     the checkpoint's own pixel budget. Raises FatalWork with a code and a remedy.
     """
     folder = find_folder(source)
-    device = device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    device = _device(device)
     model = _load_model(folder, device, dtype)
     tokenizer = load_tokenizer(folder, model.config.image_token_id)
     generation = model.generation_config or GenerationConfig()
@@ -78,6 +78,21 @@ def load_checkpoint(
             device=model.device,
         ),
     )
+
+
+def _device(name: str) -> str:
+    """One that this build of torch can use; raises FatalWork("device_unavailable")."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise FatalWork(
+            "device_unavailable",
+            f"torch {torch.__version__} cannot use the device {name!r}: set VQUEUE_DEVICE to auto or cpu, or "
+            "install a build of torch for it (VQUEUE_TORCH_INDEX, see docs/models.md)",
+        ) from error
+    return name
 
 
 def _load_model(folder: Path, device: str, dtype: Dtype) -> QwenModel:

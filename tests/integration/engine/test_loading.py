@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from app.errors import FatalWork
 from tests.checkpoints import build_checkpoint
 from tests.observing import Recorder
 from tests.requests import ask, picture
+from workers.engine.int8 import Int8Linear
 from workers.engine.load import load_checkpoint
 from workers.engine.transformers import open_engine
+from workers.engine.tuning import PackedLinear
 
 
 def change(path: Path, **values: object) -> None:
@@ -47,6 +50,21 @@ def test_bf16_answers_too(folder: Path) -> None:
     assert engine.submit(ask(picture(1), "colour?")).result(timeout=60).usage.completion_tokens > 0
     assert engine.model == folder.name
     engine.close()
+
+
+def test_a_device_that_torch_cannot_use_is_named_with_a_remedy(folder: Path) -> None:
+    for device in ("cuda:7", "abacus"):
+        with pytest.raises(FatalWork, match=rf"device_unavailable: .*'{device}'.*VQUEUE_DEVICE"):
+            load_checkpoint(str(folder), device=device)
+
+
+def test_int8_is_for_the_text_layers_and_answers_too(folder: Path) -> None:
+    checkpoint = load_checkpoint(str(folder), dtype="int8")
+    kinds = {name: type(module) for name, module in checkpoint.model.named_modules()}
+    assert kinds["model.language_model.layers.0.mlp.up_proj"] is Int8Linear
+    assert kinds["model.visual.blocks.0.mlp.linear_fc1"] is PackedLinear
+    with closing(open_engine(model=str(folder), normaliser="1", observer=Recorder(), dtype="int8")) as engine:
+        assert engine.submit(ask(picture(1), "colour?")).result(timeout=60).usage.completion_tokens > 0
 
 
 def test_a_folder_that_is_not_there_is_named_with_a_remedy(tmp_path: Path) -> None:
