@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, create_model, field_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.model_list import ModelEntry, check_aliases, read_aliases, read_models
@@ -175,6 +183,15 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @model_validator(mode="after")
+    def _check_heartbeat(self) -> Self:
+        if 3 * self.heartbeat_s > self.lease_s:
+            raise ValueError(
+                f"VQUEUE_HEARTBEAT_S is {self.heartbeat_s:g}: it must be at most a third of VQUEUE_LEASE_S, "
+                f"which is {self.lease_s:g}"
+            )
+        return self
 
     @property
     def served_model(self) -> str:

@@ -44,8 +44,10 @@ def compare(
     """
     settings = checked_settings()
     telemetry.configure_logs(log_format="console", level="WARNING")
-    if sample.is_dir() != bool(question):
-        raise typer.BadParameter("--question goes with a folder of images, and only with one")
+    if sample.is_dir() and not question:
+        raise typer.BadParameter("a question is missing: a folder of images needs --question")
+    if question and not sample.is_dir():
+        raise typer.BadParameter("--question goes with a folder of images; a file has questions of its own")
     first, second = (_settings_of(option, text, settings) for option, text in (("--a", a), ("--b", b)))
     found = _run(sample, question or [], first, second, settings)
     if report is not None:

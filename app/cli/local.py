@@ -15,7 +15,7 @@ from app.auth import Keys
 from app.cli.settings import checked_settings
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
-from app.errors import Unauthorized
+from app.errors import Unauthorized, WorkError
 from app.local.folder import DEFAULT_DATA, DataFolder, FolderBusy, is_free, write_private
 from app.local.probes import http_status
 from app.local.process import Program
@@ -50,8 +50,8 @@ def up(
 ) -> None:
     """Start the servers, the API, the dispatcher, the fetcher and workers here; Ctrl-C stops them all.
 
-    Servers that VQUEUE_DATABASE_URL, VQUEUE_BROKER_URL, VQUEUE_REDIS_URL or VQUEUE_S3_* name are used instead
-    of local ones.
+    Servers that VQUEUE_DATABASE_URL, VQUEUE_BROKER_URL, VQUEUE_REDIS_URL and VQUEUE_S3_ENDPOINT_URL (or
+    S3's two keys) name are used instead of local ones.
     """
     checked_settings()
     try:
@@ -61,7 +61,7 @@ def up(
             run(Plan(folder.path, port, 0 if no_worker else workers, broker), folder)
     except Interrupted:
         _say("stopped before everything was up")
-    except (FolderBusy, StartFailed) as error:
+    except (FolderBusy, StartFailed, WorkError) as error:
         _say(str(error))
         raise typer.Exit(1) from error
 

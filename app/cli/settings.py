@@ -53,6 +53,8 @@ def checked_settings() -> Settings:
     except ValidationError as error:
         wrong = [
             _sentence(str(found["loc"][0]), found["msg"], found["input"])
+            if found["loc"]
+            else found["msg"].removeprefix("Value error, ")  # of several settings, which it names
             for found in error.errors(include_url=False)
         ]
     else:

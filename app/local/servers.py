@@ -12,12 +12,20 @@ from app.local.seaweed import ACCESS_KEY_ID, Seaweed
 from app.local.supervisor import Supervisor
 from app.local.valkey import Valkey
 
+# Any of these leads to another object store; the other S3 settings hold for the local one too.
+OBJECT_STORE = frozenset({"VQUEUE_S3_ENDPOINT_URL", "VQUEUE_S3_ACCESS_KEY_ID", "VQUEUE_S3_SECRET_ACCESS_KEY"})
+
 
 class Broker(StrEnum):
     """What carries the messages."""
 
     REDIS = "redis"
     RABBITMQ = "rabbitmq"
+
+
+def names_object_store(given: Mapping[str, str]) -> bool:
+    """Whether the caller brings an object store, or the keys to Amazon's."""
+    return not OBJECT_STORE.isdisjoint(given)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class LocalServers:
         return {name: url for name, url in urls.items() if name not in self.given}
 
     def _objects(self) -> dict[str, str]:
-        if any(name.startswith("VQUEUE_S3_") for name in self.given):
+        if names_object_store(self.given):
             return {}
         seaweed = Seaweed(self.folder)
         self._run(seaweed.prepare())

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from app.cli import local
 from app.cli.keys import aligned
+from app.cli.local import Plan
 from app.cli.main import app
+from app.errors import FatalWork
+from app.local.folder import DataFolder
 from app.local.process import last_error
+from app.local.servers import names_object_store
 from tests.tally import tally
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +64,13 @@ def test_every_command_names_all_wrong_settings_before_it_starts(command: tuple[
         "VQUEUE_STEP_ROWS is '0': input should be greater than or equal to 1",
         "VQUEUE_LEASE_S is 'abc': input should be a valid number, unable to parse string as a number",
     ]
+
+
+def test_settings_that_go_ill_together_are_told_in_one_line() -> None:
+    done = CliRunner().invoke(app, ["api"], env={"VQUEUE_LEASE_S": "20"})
+    assert done.exit_code == 2
+    said = "VQUEUE_HEARTBEAT_S is 10: it must be at most a third of VQUEUE_LEASE_S, which is 20"
+    assert done.stderr.splitlines() == [said]
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://me:word@host/db", "postgresql://me:word@host:x/db"])
@@ -114,6 +126,33 @@ def test_a_taken_port_leaves_no_folder_behind(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert done.stdout == f"port {port} is taken; choose another with --port\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_object_store_that_refuses_us_ends_up_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_plan: Plan, _folder: DataFolder) -> None:
+        raise FatalWork("object_store_refused", "The object store needs credentials.")
+
+    monkeypatch.setattr(local, "run", refuse)
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = str(free.getsockname()[1])
+    done = CliRunner().invoke(app, ["up", "--data", str(tmp_path / "data"), "--port", port])
+    assert (done.exit_code, done.stdout) == (1, "object_store_refused: The object store needs credentials.\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "brings"),
+    [("ENDPOINT_URL", True), ("ACCESS_KEY_ID", True), ("SOURCE_BUCKETS", False), ("REGION", False)],
+)
+def test_an_object_store_is_brought_by_its_address_or_its_keys(name: str, brings: bool) -> None:
+    assert names_object_store({f"VQUEUE_S3_{name}": "x"}) is brings
+
+
+def test_a_folder_to_compare_by_needs_a_question(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["compare", "--sample", str(tmp_path), "--a", "x", "--b", "y"])
+    assert done.exit_code == 2
+    assert "a question is missing" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\tb", "a\nb"])
