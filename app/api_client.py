@@ -59,7 +59,10 @@ class ApiClient:
         except urllib3.exceptions.HTTPError as error:
             raise ApiRefused(f"{self._url} does not answer ({type(error).__name__})") from error
         if answer.status >= 400:
-            raise ApiRefused(f"{method} {path} was answered {answer.status}: {_reason(answer.data)}")
+            reason = _reason(answer.data)
+            if answer.status == 404 and not self._url.endswith("/v1"):
+                reason += f" (the API's URL ends in /v1, and {self._url} does not)"
+            raise ApiRefused(f"{method} {path} was answered {answer.status}: {reason}")
         return answer
 
 

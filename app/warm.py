@@ -14,12 +14,14 @@ WARM = "vqueue_warm"
 THERE, MADE = "there", "made"
 # The latest deadline that the API takes: within a tenant all other work comes first.
 WINDOW = "30d"
+# A catalog's line that begins so is an image as it stands.
+SCHEMES = ("https://", "http://", "s3://")
 
 Json = Any  # a line of a client's file or of the API's answer, any shape until read
 
 
 class UnreadableCatalog(Exception):
-    """The file is no catalog; the text says why."""
+    """The file is no catalog, or nothing has the prefix; the text says why."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Summary:
 
 
 def read_catalog(path: Path, column: str) -> Iterator[str]:
-    """The images of a CSV's column, or of JSON lines: texts, objects with that field, or a batch's lines."""
+    """The images of a CSV's column, or of lines: URLs, JSON texts, objects with that field, or a batch's."""
     with path.open(newline="", encoding="utf-8-sig") as lines:
         yield from _of_csv(lines, column) if path.suffix.lower() == ".csv" else _of_json(lines, column)
 
@@ -81,9 +83,12 @@ def _of_csv(lines: Iterable[str], column: str) -> Iterator[str]:
 
 def _of_json(lines: Iterable[str], column: str) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
-        if line.strip():
+        text = line.strip()
+        if text.lower().startswith(SCHEMES):
+            yield text
+        elif text:
             try:
-                yield from _images_in(json.loads(line), column)
+                yield from _images_in(json.loads(text), column)
             except (ValueError, KeyError, TypeError) as error:
                 raise UnreadableCatalog(f"line {number} names no image ({error!r})") from error
 

@@ -26,7 +26,7 @@ def warm(
         str | None, typer.Option(help="s3://bucket/prefix: every object there is an image.")
     ] = None,
     catalog: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="A .csv, or JSON lines.")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A .csv, or lines: URLs or JSON.")
     ] = None,
     column: Annotated[str, typer.Option(help="Where a catalog names its images.")] = "image",
     instructions: Annotated[
@@ -73,7 +73,12 @@ def _listed(prefix: str | None) -> Iterator[str]:
     if not prefix.startswith("s3://") or not bucket:
         raise typer.BadParameter("a prefix looks like s3://bucket/prefix")
     with closing(make_objects(checked_settings())) as objects:
-        yield from (f"s3://{bucket}/{key}" for key in objects.keys(start, bucket=bucket))
+        found = False
+        for key in objects.keys(start, bucket=bucket):
+            found = True
+            yield f"s3://{bucket}/{key}"
+    if not found:
+        raise UnreadableCatalog(f"no key in the bucket {bucket!r} begins with {start!r}")
 
 
 def _run(api: ApiClient, lines: Sequence[bytes], summary: Summary) -> None:

@@ -48,6 +48,12 @@ def test_a_prefix_a_catalog_and_instructions_are_warmed_and_told(
     assert set(cluster.rows.all("SELECT metadata->>'vqueue_warm' FROM batches")) == {"on"}
 
 
+def test_a_prefix_that_matches_nothing_is_told(cluster: Cluster, s3: S3Place) -> None:
+    ended = run_warm(cluster, s3, "--model", "tiny", "--prefix", f"s3://{s3.bucket}/nothing/")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"no key in the bucket {s3.bucket!r} begins with 'nothing/'\n"
+
+
 def test_a_wrong_key_is_told_in_one_line(cluster: Cluster, s3: S3Place, tmp_path: Path) -> None:
     catalog = tmp_path / "catalog.jsonl"
     catalog.write_text('"https://a/1.jpg"\n')

@@ -1,10 +1,14 @@
 """What to warm is read from catalogs, and what became of it from the answers."""
 
+from contextlib import closing
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from app.api_client import ApiClient, ApiRefused
 from app.chat import chat_rules
 from app.config import Settings
 from app.lines import LineRules, ParsedLine, parse_line
@@ -38,7 +42,13 @@ def test_json_lines_are_urls_objects_or_a_batch_s_own(tmp_path: Path) -> None:
     assert list(read_catalog(path, "image")) == [f"https://a/{number}.jpg" for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize("line", ["{", '{"photo": "x"}', "7", '{"body": {}}'])
+def test_a_line_may_be_an_image_s_bare_url(tmp_path: Path) -> None:
+    urls = ["http://a/1.jpg", "HTTPS://a/2.jpg", "s3://b/3.png"]
+    path = written(tmp_path, "a.txt", "\r\n".join([*urls, ' "https://a/4.jpg"']))
+    assert list(read_catalog(path, "image")) == [*urls, "https://a/4.jpg"]
+
+
+@pytest.mark.parametrize("line", ["ftp://a/1.jpg", "{", '{"photo": "x"}', "7", '{"body": {}}'])
 def test_a_line_without_an_image_is_told_by_its_number(tmp_path: Path, line: str) -> None:
     path = written(tmp_path, "a.jsonl", f'"https://a/1.jpg"\n{line}\n')
     with pytest.raises(UnreadableCatalog, match="line 2"):
@@ -68,6 +78,31 @@ def test_the_summary_counts_and_gives_reasons() -> None:
 
 def answered(text: str) -> Json:
     return {"response": {"body": {"choices": [{"message": {"content": text}}]}}}
+
+
+class Nowhere(BaseHTTPRequestHandler):
+    """Answers 404 to everything."""
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_a_url_without_v1_that_leads_nowhere_is_told_what_it_lacks() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nowhere) as server:
+        Thread(target=server.serve_forever).start()
+        told = [refused(f"http://127.0.0.1:{server.server_port}{path}") for path in ("", "/v1")]
+        server.shutdown()
+    assert ["ends in /v1" in text for text in told] == [True, False]
+
+
+def refused(url: str) -> str:
+    with closing(ApiClient(url, "key")) as api, pytest.raises(ApiRefused) as caught:
+        api.models()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
