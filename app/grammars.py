@@ -51,6 +51,10 @@ def reason(message: str) -> str:
     """llguidance's error as a sentence of ours that names the feature."""
     if found := _UNSUPPORTED.search(message):
         return f"{found[1]} is not supported in a schema: leave it out."
+    if "oneOf constraints" in message:
+        return '"oneOf" is served where its branches exclude each other: use "anyOf".'
+    if "not present in a registry" in message:
+        return 'only references inside the schema are served, such as "#/$defs/name".'
     if "recursion limit" in message:
         return "it is nested too deep."
     if message.startswith("NoExtension"):

@@ -96,7 +96,12 @@ def check_url(url: Url, policy: FetchPolicy) -> None:
     if policy.trusts(url):
         return
     if url.port not in policy.ports:
-        raise InvalidWork("blocked_url", f"Fetching from port {url.port} is blocked. Use port 443 or 80.")
+        allowed = ", ".join(map(str, sorted(policy.ports)))
+        raise InvalidWork(
+            "blocked_url",
+            f"Fetching from port {url.port} is blocked. Allowed are {allowed}; an operator can change that "
+            "with VQUEUE_FETCH_PORTS.",
+        )
     literal = literal_address(url.host)
     if literal is not None and not is_public(str(literal)):
         raise _blocked_host()

@@ -78,10 +78,9 @@ def _check_unused(name: str, value: Json) -> None:
 
 
 def _max_tokens(name: str, value: Json, most: int) -> int:
-    asked = integer(name, value, 1, 2**31 - 1)
-    if asked > most:
-        raise wrong(name, f"{name} is {asked}, but this service answers with at most {most} tokens.")
-    return asked
+    if isinstance(value, int) and value > most:
+        raise wrong(name, f"{name} is {shown(value)}, but this model answers with at most {most} tokens.")
+    return integer(name, value, 1, most)
 
 
 def _top_p(name: str, value: Json) -> float:
@@ -97,10 +96,9 @@ def _top_k(name: str, value: Json) -> int:
 
 
 def _repetition_penalty(name: str, value: Json) -> float:
-    penalty = number(name, value, 0, 2)
-    if penalty == 0:
-        raise wrong(name, f"{name} must be above 0; 1 means none.")
-    return penalty
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 2:
+        raise wrong(name, f"{name} must be a number above 0, up to 2 (1 means none), not {shown(value)}.")
+    return float(value)
 
 
 def _logprobs(body: Mapping[str, Json]) -> int | None:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 MONTH_S = 30 * 86_400
 # OpenAI has 24h only; shorter and longer ones, and other units, are ours.
 WINDOW = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+NEAR_DUPLICATES = "vqueue_near_duplicates"
 WINDOW_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -32,10 +33,19 @@ def window_seconds(window: str) -> int:
     return seconds
 
 
+def _wishes(value: dict[str, str]) -> dict[str, str]:
+    """Metadata that we read: a wish that is misspelt would go unheard."""
+    if (wish := value.get(NEAR_DUPLICATES, "off")) not in ("on", "off"):
+        raise ValueError(f"{NEAR_DUPLICATES} must be 'on' or 'off', not {wish!r}")
+    return value
+
+
 # Postgres has no NUL in text.
 Str = Annotated[str, AfterValidator(_without_nul)]
 Metadata = Annotated[
-    dict[Annotated[Str, Field(max_length=64)], Annotated[Str, Field(max_length=512)]], Field(max_length=16)
+    dict[Annotated[Str, Field(max_length=64)], Annotated[Str, Field(max_length=512)]],
+    Field(max_length=16),
+    AfterValidator(_wishes),
 ]
 
 

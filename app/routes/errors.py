@@ -21,6 +21,7 @@ from app.objects import ObjectMissing
 RETRY_AFTER_S = 5
 # What an error's message may hold below its first line, such as a failing row, stays out of the logs.
 LOGGED_CHARS = 200
+ASK_INSTEAD = " Questions are asked in bulk with POST /v1/batches, and one by one with POST /v1/jobs."
 
 log = structlog.get_logger()
 
@@ -67,7 +68,8 @@ def as_request_error(error: Exception, *, asked: str = "") -> RequestError:
         case RequestValidationError():
             return explain(error.errors())
         case HTTPException(status_code=404):
-            return NotFound(f"Unknown request URL: {asked}.", code="unknown_url")
+            hint = ASK_INSTEAD if asked.endswith("/chat/completions") else ""
+            return NotFound(f"Unknown request URL: {asked}.{hint}", code="unknown_url")
         case HTTPException(status_code=405):
             return NotAllowed(f"Not allowed: {asked}.", code="method_not_allowed")
         case HTTPException() if error.status_code < 500:

@@ -53,6 +53,15 @@ def test_an_error_is_openais_json() -> None:
     }
 
 
+def test_a_chat_completion_is_led_to_what_is_served() -> None:
+    chat, other = (
+        as_request_error(HTTPException(404), asked=f"POST /v1/{path}") for path in ("chat/completions", "odd")
+    )
+    assert "POST /v1/batches" in chat.message
+    assert "POST /v1/jobs" in chat.message
+    assert other.message == "Unknown request URL: POST /v1/odd."
+
+
 def test_the_sdk_is_told_not_to_repeat_a_conflict() -> None:
     assert render(Conflict("No.")).headers["x-should-retry"] == "false"
 

@@ -1,5 +1,7 @@
 """Bodies that clients send, and what is said about wrong ones."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,16 @@ def test_an_unknown_parameter_is_named() -> None:
 def test_a_nested_parameter_is_named_by_its_way() -> None:
     body = '{"question": "Why?", "images": ["a", 5]}'
     assert complaint(JobCreate, body)[1:] == ("images.1", "invalid_value")
+
+
+def test_a_wish_that_is_misspelt_is_refused() -> None:
+    given = {"input_file_id": "file-1", "endpoint": "/v1/chat/completions", "completion_window": "24h"}
+    for wish in ("on", "off"):
+        BatchCreate.model_validate(given | {"metadata": {"vqueue_near_duplicates": wish, "mine": "true"}})
+    body = json.dumps(given | {"metadata": {"vqueue_near_duplicates": "true"}})
+    message, param, code = complaint(BatchCreate, body)
+    assert message == "Invalid 'metadata': vqueue_near_duplicates must be 'on' or 'off', not 'true'"
+    assert (param, code) == ("metadata", "invalid_value")
 
 
 def test_a_broken_body_is_told_so() -> None:

@@ -83,6 +83,8 @@ def test_what_cannot_be_read_is_refused_with_its_field(body: dict[str, Any], par
         ({"type": "array", "uniqueItems": True}, '"uniqueItems" is not supported in a schema: leave it out'),
         ({"type": "strin"}, "Invalid type: strin"),
         ({"x-guidance": {"lenient": True}, "not": {}}, '"not" is not supported'),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 'use "anyOf"'),
+        ({"$ref": "https://a.example/b.json"}, "only references inside the schema are served"),
         ({"minimum": float("inf")}, "Out of range float values"),
     ],
 )

@@ -1,5 +1,6 @@
 """Several models in the settings: their names, their own options, other names for them, and what is wrong."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,18 @@ def test_a_request_is_held_to_the_limits_of_its_model(settings: Settings) -> Non
     assert parse_chat_body(body("large", max_tokens=4096), rules).params == {"max_tokens": 4096}
     with pytest.raises(RequestError, match="at most 1024 tokens"):
         parse_chat_body(body("gpt-4o-mini", max_tokens=4096), rules)
+
+
+@pytest.mark.parametrize(
+    ("param", "value", "words"),
+    [
+        ("max_tokens", 0, "a whole number from 1 to 4096, not 0"),
+        ("repetition_penalty", -1, "a number above 0, up to 2 (1 means none), not -1"),
+    ],
+)
+def test_a_limit_is_told_as_it_is(settings: Settings, param: str, value: int, words: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(words)):
+        parse_chat_body(body("large") | {param: value}, chat_rules(settings))
 
 
 def test_a_text_is_held_to_the_length_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
