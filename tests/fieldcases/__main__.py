@@ -65,7 +65,7 @@ def _sum(counts: Counter[tuple[str, bool]], kind: str | None, firm: bool) -> int
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0 where every firm row that was served holds, 1 where one does not, 2 for a folder without rows."""
+    """0 where every firm row that was served holds, 1 where one does not, 2 without rows or such a kind."""
     arguments = _arguments(argv)
     if not (arguments.folder / "cases.jsonl").is_file():
         print(f"{arguments.folder}/cases.jsonl is missing: {LAYOUT}", file=sys.stderr)
@@ -82,6 +82,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     tally = Tally()
     try:
+        if arguments.kind not in (None, *serve):
+            print(f"there is no such kind as {arguments.kind}; use {', '.join(serve)}", file=sys.stderr)
+            return 2
         for case in read_cases(arguments.folder):
             if case.kind not in serve:
                 tally.not_run[case.kind] += 1

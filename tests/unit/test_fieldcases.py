@@ -108,6 +108,11 @@ def test_one_kind_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.endswith("fieldcases: firm=1/1 policy=0/0\n")
 
 
+def test_a_kind_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, row("image", ACCEPT, file="chart.png"), kind="foo") == 2
+    assert capsys.readouterr().err.startswith("there is no such kind as foo; use image, image_pair, ")
+
+
 def test_a_folder_without_rows_is_told_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
