@@ -17,6 +17,7 @@ from app.states import GiveUp, RetryPolicy, after_error
 from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.answers import answer_row, storable
+from workers.company import Company
 from workers.engine.base import Answer, Engine, Image
 from workers.leases import Leases
 from workers.pool import EnginePool
@@ -58,6 +59,7 @@ class Runner:
         self._policy = RetryPolicy(attempts=settings.job_attempts)
         self._spread = spread
         self._pause = pause
+        self._company = Company()
 
     def run(self, job_ids: Sequence[int]) -> int:
         """Run those of the jobs that are still to be run; how many outcomes were recorded.
@@ -65,6 +67,10 @@ class Runner:
         A message delivered twice claims nothing. Whatever happens here, the jobs' leases bring back what was
         not recorded.
         """
+        with self._company.travel(alone=self._travels_alone(job_ids)):
+            return self._run(job_ids)
+
+    def _run(self, job_ids: Sequence[int]) -> int:
         claimed = self._claim(job_ids)
         if not claimed:
             return 0
@@ -77,6 +83,19 @@ class Runner:
                 lambda: self._record_once(claimed, outcomes),
                 left_s=lambda: self._leases.left_s(held),
             )
+
+    def _travels_alone(self, job_ids: Sequence[int]) -> bool:
+        """Asked before the claim: what is claimed is on board, and would be blamed for the next death."""
+        if len(job_ids) > 1:
+            return False
+        patience = time.monotonic() + self._settings.lease_s
+        return self._through_outages(
+            "claim", lambda: self._is_alone(job_ids), left_s=lambda: patience - time.monotonic()
+        )
+
+    def _is_alone(self, job_ids: Sequence[int]) -> bool:
+        with transaction(self._sessions) as session:
+            return jobs.must_travel_alone(session, job_ids)
 
     def _claim(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
         patience = time.monotonic() + self._settings.lease_s

@@ -174,6 +174,14 @@ def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
     return JobView(**{**row, "state": JobState(row["state"])}) if row else None
 
 
+def must_travel_alone(session: Session, job_ids: Sequence[int]) -> bool:
+    """Whether one of them was on board when a worker died."""
+    found = session.execute(
+        text("SELECT count(*) FROM jobs WHERE id = ANY(:ids) AND alone"), {"ids": list(job_ids)}
+    )
+    return found.scalar_one() > 0
+
+
 def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: float) -> list[ClaimedJob]:
     """Take those of the jobs that wait for a worker; a message delivered twice claims nothing.
 

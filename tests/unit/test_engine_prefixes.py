@@ -145,3 +145,24 @@ class Requests(RuleBasedStateMachine):
 
 TestRequests = Requests.TestCase
 TestRequests.settings = settings(deadline=None, max_examples=150, stateful_step_count=25)
+
+
+def test_a_dropped_piece_takes_nothing_of_its_successor_along() -> None:
+    """One row drops a piece that another holds, a third makes it anew, and then the old one goes."""
+    cache = PrefixCache(budget=BUDGET)
+
+    def compute(prompt: str) -> Node:
+        node = cache.claim(cuts(prompt))
+        assert node is not None
+        cache.fill(node, Fake(4))
+        cache.complete(node)
+        return node
+
+    old = compute("aa")
+    cache.drop(old)
+    cache.release(compute("aa"))
+    cache.release(old)
+    for prompt in ("bb", "ab", "ba", "abb", "bab", "bba"):  # more than the budget holds
+        cache.release(compute(prompt))
+    assert cache.held == cache.kept <= BUDGET
+    assert cuts("aa")[-1].key not in cache

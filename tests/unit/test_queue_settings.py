@@ -62,7 +62,8 @@ def test_every_code_of_a_fault_of_ours_is_told_as_status_500() -> None:
     assert set(_codes_raised_as("FatalWork")) - AT_START <= OUR_FAULTS
 
 
-AT_START = {"device_unavailable", "engine_missing", "engine_settings", "model_incomplete", "model_not_found"}  # before any job
+# Raised before there is any job.
+AT_START = {"device_unavailable", "engine_missing", "engine_settings", "model_incomplete", "model_not_found"}
 
 
 def _codes_raised_as(error: str) -> Iterator[str]:

@@ -30,10 +30,27 @@ class Encoding:
         self.patches: Patches | None = None
         self.check: Callable[[Features], None] | None = None  # compares what a cache had with what comes
         self.lock = threading.Lock()
+        self._guard = threading.Lock()
+        self._waiters: list[Callable[[], None]] = []
 
     @property
     def ready(self) -> bool:
         return self.features is not None or self.patches is not None
+
+    def when_free(self, call: Callable[[], None]) -> None:
+        """Call this once no thread is at the image, at the latest on the thread that leaves it."""
+        with self._guard:
+            if self.lock.locked():
+                self._waiters.append(call)
+                return
+        call()
+
+    def tell_waiters(self) -> None:
+        """By whoever has let go the lock."""
+        with self._guard:
+            waiters, self._waiters = self._waiters, []
+        for call in waiters:
+            call()
 
     def encoded(self, features: Features) -> None:
         """The tower has run: the patches, many times larger, are let go."""
@@ -42,6 +59,14 @@ class Encoding:
             self.check = None
         self.features = features
         self.patches = None
+
+
+class Busy(Exception):
+    """Another thread is at this image: there may be others to prepare meanwhile."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        super().__init__()
+        self.encoding = encoding
 
 
 @dataclass(frozen=True)
@@ -84,11 +109,16 @@ class Encodings:
         )
 
     def get(self, key: FeatureKey, image: Image, grid: Grid) -> Encoding:
-        """Ready when it returns; raises what `Image.load` raises."""
+        """Ready when it returns; raises what `Image.load` raises, and Busy rather than wait for a thread."""
         encoding = self._shared(key, grid)
-        with encoding.lock:
+        if not encoding.lock.acquire(blocking=False):
+            raise Busy(encoding)
+        try:
             if not encoding.ready:
                 self._fill(encoding, image)
+        finally:
+            encoding.lock.release()
+            encoding.tell_waiters()
         return encoding
 
     def twin(self, key: FeatureKey, image: Image, grid: Grid) -> Encoding | None:

@@ -35,6 +35,12 @@ def fail(future: Future[Answer], error: WorkError) -> None:
         future.set_exception(error)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was wanted, in Python's words, a GPU's or the CPU allocator's."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"MemoryError", "OutOfMemoryError"}) or "not enough memory" in str(error)
+
+
 def let_go(error: BaseException) -> None:
     """Drop what the frames of a failure hold, such as a half-read picture: a future may keep it for long."""
     link: BaseException | None = error

@@ -60,7 +60,8 @@ class Kept:
         self.size += _size(node)
 
     def remove(self, node: Node) -> None:
-        if self.nodes.pop(node.key, None) is not None:
+        if self.nodes.get(node.key) is node:  # a dropped one may have a successor under its key
+            del self.nodes[node.key]
             self.size -= _size(node)
 
     def oldest(self) -> Node | None:

@@ -60,7 +60,7 @@ class Preparer:
     def prepare(self, request: Request, future: Future[Answer], arrived: float) -> Prepared:
         """Sizes first: what is too long is refused before any picture is decoded.
 
-        Raises InvalidWork, and what `Image.load` raises.
+        Raises InvalidWork, what `Image.load` raises, and Busy while another thread is at one of its images.
         """
         places = placed_images(request)
         grids = {index: image_grid(self._checkpoint.preprocessor, request, index) for index in places}

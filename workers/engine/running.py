@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import torch
-
 from workers.engine.layout import Build
 from workers.engine.prefixes import Node, PrefixCache
 from workers.engine.rows import Row, chain
@@ -52,6 +50,8 @@ class Running:
     def undo(self, builds: Sequence[Build], rows: Sequence[Row]) -> None:
         """As if these had never entered; they keep their pins for another try."""
         for row in rows:
+            if row.slot >= 0:
+                self._slots.wipe(row.slot)
             self._free(row)
         for build in builds:
             self._prefixes.drop(build.node)
@@ -82,7 +82,10 @@ class Running:
             return
         try:
             kv = self._slots.copy_out(row.slot, row.own)
-        except (torch.OutOfMemoryError, MemoryError):
+        except (
+            RuntimeError,
+            MemoryError,
+        ):  # no memory, as GPU and CPU say it: the answer is there all the same
             return
         cut = row.cut_here()
         self._prefixes.release(self._prefixes.extend(row.node, cut.key, cut.end, kv))

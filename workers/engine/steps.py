@@ -14,7 +14,7 @@ from app.errors import FatalWork, WorkError
 from workers.engine import forward
 from workers.engine.base import Answer, Observer
 from workers.engine.encoder import Encoder
-from workers.engine.failures import let_go, out_of_memory, step_failed
+from workers.engine.failures import is_out_of_memory, let_go, out_of_memory, step_failed
 from workers.engine.generation import Generation
 from workers.engine.grammar import Grammars
 from workers.engine.layout import Build, pack
@@ -56,6 +56,7 @@ class Steps:
         self._prefixes = tools.prefixes
         self._running = Running(slots=tools.slots, prefixes=tools.prefixes)
         self._budget = budget
+        self._lowered = False  # in this call of `run`
         self._grammar_pool = ThreadPoolExecutor(1, thread_name_prefix="engine-grammar")
 
     def __len__(self) -> int:
@@ -83,6 +84,7 @@ class Steps:
 
     def run(self, joining: Sequence[Prepared]) -> None:
         """One step; whatever fails is in the futures of those that it failed for."""
+        self._lowered = False
         for row in self._running.all():
             if row.prepared.future.cancelled() or _late(row):
                 self._running.leave(row)
@@ -97,9 +99,9 @@ class Steps:
         request = prepared.request
         try:
             matcher = self._tools.grammars.matcher(request.constraint) if request.constraint else None
-        except WorkError as error:
+        except Exception as error:
             self._prefixes.release(prepared.pin)
-            fail(prepared.future, error)
+            fail(prepared.future, error if isinstance(error, WorkError) else step_failed(error))
             return None
         generation = Generation(
             sampling=request.sampling,
@@ -143,14 +145,13 @@ class Steps:
             builds = self._running.enter(joining)
             self._tools.encoder.encode([build.source for build in builds])
             logits, rows, allowed = self._forward(builds, joining, decoding)
-        except (torch.OutOfMemoryError, MemoryError):
-            error = self._no_memory(builds, joining, decoding)
         except torch.AcceleratorError as raised:
             self._tools.on_device_lost()  # after such an error every later step would fail, too
             error = step_failed(raised)
         except Exception as raised:
             let_go(raised)
-            error = step_failed(raised)
+            wanted = is_out_of_memory(raised)
+            error = self._no_memory(builds, joining, decoding) if wanted else step_failed(raised)
         else:
             self._running.joined(builds, joining)
             self._budget.passed()
@@ -179,10 +180,10 @@ class Steps:
             self._choose(logits, rows, allowed)
         except Exception as raised:
             let_go(raised)
-            no_memory = isinstance(raised, torch.OutOfMemoryError | MemoryError)
+            error = out_of_memory() if is_out_of_memory(raised) else step_failed(raised)
             for row in rows:
                 if row.slot >= 0:
-                    self._fail(row, out_of_memory() if no_memory else raised)
+                    self._fail(row, error)
 
     def _choose(self, logits: torch.Tensor, rows: Sequence[Row], allowed: Sequence[Future[Allowed]]) -> None:
         """Give each row its next token; those that are done leave with their answers."""
@@ -191,8 +192,8 @@ class Steps:
         for number, (row, mask) in enumerate(zip(rows, allowed, strict=True)):
             error = mask.exception()
             if number in broken:
-                error = FatalWork("nan_logits", "the model's output was not a number")
-            if error is None:
+                self._fail(row, FatalWork("nan_logits", "the model's output was not a number"), spoiled=True)
+            elif error is None:
                 good.append((number, row, mask.result()))
             else:
                 self._fail(row, error)
@@ -217,9 +218,12 @@ class Steps:
             self._running.leave(row)
             _succeed(row.prepared.future, answer)
 
-    def _fail(self, row: Row, error: BaseException) -> None:
-        """End a row whose step went well for others."""
-        self._running.leave_spoiled(row)
+    def _fail(self, row: Row, error: BaseException, *, spoiled: bool = False) -> None:
+        """End a row whose step went well for others; `spoiled` if its KV may hold what is no number."""
+        if spoiled:
+            self._running.leave_spoiled(row)
+        else:
+            self._running.leave(row)
         fail(row.prepared.future, error if isinstance(error, WorkError) else step_failed(error))
 
     def _no_memory(
@@ -227,7 +231,9 @@ class Steps:
     ) -> WorkError:
         rows = len(joining) + len(decoding)
         self._tools.observer.out_of_memory(rows=rows)
-        self._budget.lower(rows=rows, tokens=_new_tokens(builds, joining))
+        if rows > 1 and not self._lowered:  # the halves of this step say nothing new of how much fits
+            self._budget.lower(rows=rows, tokens=_new_tokens(builds, joining))
+            self._lowered = True
         return out_of_memory()
 
     def _stepped(

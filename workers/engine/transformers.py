@@ -11,7 +11,7 @@ import torch
 from app.errors import WorkError
 from workers.engine.base import Answer, Observer, Request
 from workers.engine.encoder import Encoder
-from workers.engine.encodings import Encodings
+from workers.engine.encodings import Busy, Encodings
 from workers.engine.failures import let_go, prepare_failed
 from workers.engine.feature_codec import Format
 from workers.engine.feature_setup import FeatureSettings, open_features
@@ -151,13 +151,17 @@ class TransformersEngine:
 
     def submit(self, request: Request) -> Future[Answer]:
         future: Future[Answer] = Future()
+        self._soon(request, future, time.monotonic())
+        return future
+
+    def _soon(self, request: Request, future: Future[Answer], arrived: float) -> None:
+        """Prepare it after those that are to be prepared already."""
         self._room.expect()
         try:
-            self._pool.submit(self._prepare, request, future, time.monotonic())
+            self._pool.submit(self._prepare, request, future, arrived)
         except RuntimeError:  # the pool is shut down
             self._room.expect_no_more()
             fail(future, engine_closed())
-        return future
 
     def close(self) -> None:
         """Let the rows that run end, fail the rest, stop the threads; may be called again."""
@@ -172,6 +176,11 @@ class TransformersEngine:
     def _prepare(self, request: Request, future: Future[Answer], arrived: float) -> None:
         try:
             self._prepare_or_fail(request, future, arrived)
+        except Busy as busy:  # the thread is free for others until the image is there
+            busy.encoding.when_free(lambda: self._soon(request, future, arrived))
+        except BaseException as error:  # nothing may leave a future undone
+            let_go(error)
+            fail(future, error if isinstance(error, WorkError) else prepare_failed(error))
         finally:
             self._room.expect_no_more()
 
@@ -183,19 +192,7 @@ class TransformersEngine:
         elif request.deadline is not None and time.monotonic() >= request.deadline:
             fail(future, job_timeout())
         else:
-            self._admit(request, future, arrived)
-
-    def _admit(self, request: Request, future: Future[Answer], arrived: float) -> None:
-        try:
-            row = self._preparer.prepare(request, future, arrived)
-        except WorkError as error:
-            let_go(error)
-            fail(future, error)
-        except Exception as error:
-            let_go(error)
-            fail(future, prepare_failed(error))
-        else:
-            self._room.add(row)
+            self._room.add(self._preparer.prepare(request, future, arrived))
 
     def _is_idle(self) -> bool:
         """Whether the model would have nothing to do while a request waits to be prepared."""

@@ -89,6 +89,18 @@ def test_a_row_that_never_fits_may_be_tried_elsewhere(
         open_engine().submit(GOOD[0]).result(timeout=60)
 
 
+def test_a_cpu_s_words_for_want_of_memory_are_understood(
+    open_engine: OpenEngine, checkpoint: Checkpoint, recorder: Recorder
+) -> None:
+    def refuse(_: Pass) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:133] DefaultCPUAllocator: not enough memory")
+
+    before_pass(checkpoint, refuse)
+    with pytest.raises(TransientWork, match="out_of_memory"):
+        open_engine().submit(GOOD[0]).result(timeout=60)
+    assert recorder.out_of_memory_rows == [1]
+
+
 def test_logits_that_are_no_numbers_fail_their_row_only(
     open_engine: OpenEngine, checkpoint: Checkpoint, oracle: Oracle
 ) -> None:

@@ -91,3 +91,20 @@ def test_a_failure_does_not_keep_what_was_decoded(open_engine: OpenEngine) -> No
     future = open_engine().submit(ask(broken(picture(2), held=held), "colour?"))
     assert isinstance(future.exception(timeout=60), ImageError)
     assert [reference() for reference in held] == [None]
+
+
+def test_threads_that_need_one_picture_leave_it_to_one_and_prepare_others(open_engine: OpenEngine) -> None:
+    entered, gate = threading.Event(), threading.Event()
+
+    def slowly() -> Pixels:
+        entered.set()
+        assert gate.wait(60)
+        return picture(1).load()
+
+    engine = open_engine(prepare_threads=2)
+    slow = replace(picture(1), load=slowly)
+    waiting = [engine.submit(ask(slow, f"question {number}")) for number in range(4)]
+    assert entered.wait(60)
+    assert engine.submit(ask(picture(2), "colour?")).result(timeout=60).text
+    gate.set()
+    assert all(future.result(timeout=60).text for future in waiting)
