@@ -78,6 +78,13 @@ def test_another_architecture_is_named_with_a_remedy(copy: Path) -> None:
         load_checkpoint(str(copy))
 
 
+def test_a_quantised_checkpoint_names_the_package_that_runs_it(copy: Path) -> None:
+    for method in ("awq", "gptq"):
+        change(copy / "config.json", quantization_config={"quant_method": method, "bits": 4, "group_size": 32})
+        with pytest.raises(FatalWork, match="model_unsupported: .* not installed: .*pip install"):
+            load_checkpoint(str(copy))
+
+
 def test_missing_weights_are_not_filled_with_random_ones(copy: Path) -> None:
     change(
         copy / "config.json",
