@@ -80,8 +80,9 @@ def test_another_architecture_is_named_with_a_remedy(copy: Path) -> None:
 
 def test_a_quantised_checkpoint_names_the_package_that_runs_it(copy: Path) -> None:
     for method in ("awq", "gptq"):
-        change(copy / "config.json", quantization_config={"quant_method": method, "bits": 4, "group_size": 32})
-        with pytest.raises(FatalWork, match="model_unsupported: .* not installed: .*pip install"):
+        scheme = {"quant_method": method, "bits": 4, "group_size": 32}
+        change(copy / "config.json", quantization_config=scheme)
+        with pytest.raises(FatalWork, match=r"model_unsupported: .* not installed: .*pip install"):
             load_checkpoint(str(copy))
 
 
