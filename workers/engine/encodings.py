@@ -45,8 +45,9 @@ class Encoding:
                 return
         call()
 
-    def tell_waiters(self) -> None:
-        """By whoever has let go the lock."""
+    def let_go(self) -> None:
+        """By whoever took the lock: those who wait are told, else they would wait for ever."""
+        self.lock.release()
         with self._guard:
             waiters, self._waiters = self._waiters, []
         for call in waiters:
@@ -61,14 +62,6 @@ class Encoding:
         self.patches = None
 
 
-class Busy(Exception):
-    """Another thread is at this image: there may be others to prepare meanwhile."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        super().__init__()
-        self.encoding = encoding
-
-
 @dataclass(frozen=True)
 class Placed:
     """An image's encoding and the prompt's tokens that stand for it."""
@@ -76,6 +69,15 @@ class Placed:
     start: int
     stop: int
     encoding: Encoding
+
+
+class Busy(Exception):
+    """Another thread is at this image: there may be others to prepare meanwhile. `ready` are earlier ones."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.ready: tuple[Placed, ...] = ()
 
 
 class Encodings:
@@ -117,8 +119,7 @@ class Encodings:
             if not encoding.ready:
                 self._fill(encoding, image)
         finally:
-            encoding.lock.release()
-            encoding.tell_waiters()
+            encoding.let_go()
         return encoding
 
     def twin(self, key: FeatureKey, image: Image, grid: Grid) -> Encoding | None:
@@ -129,13 +130,16 @@ class Encodings:
         if original == key:
             return None
         encoding = self._shared(original, grid)
-        with encoding.lock:
+        encoding.lock.acquire()
+        try:
             if not encoding.ready:
                 encoding.features = self._cache.peek(
                     original, shape=self._shape(grid), dtype=self._checkpoint.model.dtype
                 )
             if encoding.ready:
                 return encoding
+        finally:
+            encoding.let_go()
         self._near.forget(original)
         return None
 

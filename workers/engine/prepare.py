@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from workers.engine.base import Answer, Note, Request
 from workers.engine.checks import check_length, image_grid, placed_images
 from workers.engine.cuts import Marks, Plan, plan_cuts
-from workers.engine.encodings import Encoding, Encodings, Placed
+from workers.engine.encodings import Busy, Encoding, Encodings, Placed
 from workers.engine.features import FeatureKey
 from workers.engine.grammar import Grammars
 from workers.engine.load import Checkpoint
@@ -117,15 +117,17 @@ class Preparer:
         grids: Mapping[int, Grid],
     ) -> tuple[Placed, ...]:
         known = pin.end if pin is not None else 0
-        return tuple(
-            Placed(
-                start,
-                start + grids[index].tokens,
-                self._encodings.get(keys[index], request.images[index], grids[index]),
-            )
-            for start, index in zip(prompt.images, places, strict=True)
-            if start + grids[index].tokens > known
-        )
+        placed: list[Placed] = []
+        for start, index in zip(prompt.images, places, strict=True):
+            stop = start + grids[index].tokens
+            if stop > known:
+                try:
+                    encoding = self._encodings.get(keys[index], request.images[index], grids[index])
+                except Busy as busy:
+                    busy.ready = tuple(placed)  # so that they are still there at the next try
+                    raise
+                placed.append(Placed(start, stop, encoding))
+        return tuple(placed)
 
 
 def _prefix_scope(request: Request) -> str:

@@ -3,7 +3,7 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from app.errors import WorkError
 from workers.engine.base import Answer, Observer, Request
 from workers.engine.encoder import Encoder
-from workers.engine.encodings import Busy, Encodings
+from workers.engine.encodings import Busy, Encodings, Placed
 from workers.engine.failures import let_go, prepare_failed
 from workers.engine.feature_codec import Format
 from workers.engine.feature_setup import FeatureSettings, open_features
@@ -154,11 +154,13 @@ class TransformersEngine:
         self._soon(request, future, time.monotonic())
         return future
 
-    def _soon(self, request: Request, future: Future[Answer], arrived: float) -> None:
-        """Prepare it after those that are to be prepared already."""
+    def _soon(
+        self, request: Request, future: Future[Answer], arrived: float, held: Sequence[Placed] = ()
+    ) -> None:
+        """Prepare it after those that are to be prepared already; what is `held` stays until then."""
         self._room.expect()
         try:
-            self._pool.submit(self._prepare, request, future, arrived)
+            self._pool.submit(self._prepare, request, future, arrived, held)
         except RuntimeError:  # the pool is shut down
             self._room.expect_no_more()
             fail(future, engine_closed())
@@ -173,11 +175,14 @@ class TransformersEngine:
         self._steps.close()
         self._cache.close()
 
-    def _prepare(self, request: Request, future: Future[Answer], arrived: float) -> None:
+    def _prepare(
+        self, request: Request, future: Future[Answer], arrived: float, _held: Sequence[Placed] = ()
+    ) -> None:
         try:
             self._prepare_or_fail(request, future, arrived)
         except Busy as busy:  # the thread is free for others until the image is there
-            busy.encoding.when_free(lambda: self._soon(request, future, arrived))
+            ready = busy.ready
+            busy.encoding.when_free(lambda: self._soon(request, future, arrived, ready))
         except BaseException as error:  # nothing may leave a future undone
             let_go(error)
             fail(future, error if isinstance(error, WorkError) else prepare_failed(error))
