@@ -208,7 +208,7 @@ def test_space_between_values_is_bounded():
         ('{"type": "array", "uniqueItems": true, "x-guidance": {"lenient": true}}', '"uniqueItems"'),
         ('{"type": "string", "format": "colour"}', "Unknown format: colour"),
         ('{"type": "string", "pattern": "(?=a)b"}', "look-ahead"),
-        ('{"$ref": "https://example.com/schema"}', "Default retriever does not fetch resources"),
+        ('{"$ref": "https://example.com/schema"}', "only references inside the schema are served"),
         ('{"type": "strin"}', "Invalid type: strin"),
         ('{"type": "integer", "minimum": 3, "maximum": 2}', "minimum (3) is greater than maximum (2)"),
         ('{"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}', "nothing satisfies it"),
