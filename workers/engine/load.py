@@ -122,7 +122,9 @@ def _read_weights(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
             attn_implementation={"text_config": packed.NAME, "vision_config": "sdpa"},
             output_loading_info=True,
         )
-    except ImportError as error:
+    except (ImportError, ValueError) as error:  # ValueError is what it says of accelerate
+        if not _is_quantised(folder):
+            raise
         raise FatalWork(
             "model_unsupported", f"{folder} needs a library that is not installed: {error}"
         ) from error
