@@ -58,7 +58,8 @@ def running(server: LocalServer, folder: DataFolder) -> Iterator[list[str]]:
         try:
             for program in server.prepare():
                 supervisor.start(program)
-            assert foreign_listeners() == []
+            # A server of the session's fixtures may listen for a moment while it ends or begins.
+            eventually(lambda: foreign_listeners() == [])
             yield said
         finally:
             supervisor.stop()
@@ -122,10 +123,12 @@ def test_s3_keeps_its_objects(folder: DataFolder) -> None:
 
 
 def test_s3_leaves_no_sockets_in_the_temporary_folder(folder: DataFolder) -> None:
+    folder_of_sockets = Path(tempfile.gettempdir())
+    before = set(folder_of_sockets.glob("seaweedfs-*.sock"))  # of servers that were killed
     with running(Seaweed(folder), folder):
         ports = [port for _, port in folder.ports("seaweed.")]
-    folder_of_sockets = Path(tempfile.gettempdir())
-    assert [path for port in ports for path in folder_of_sockets.glob(f"seaweedfs-*-{port}.sock")] == []
+    left = {path for port in ports for path in folder_of_sockets.glob(f"seaweedfs-*-{port}.sock")}
+    assert left <= before
 
 
 def test_rabbitmq_keeps_its_messages(folder: DataFolder) -> None:
