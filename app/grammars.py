@@ -15,7 +15,7 @@ ANY_OBJECT = '{"type":"object"}'
 # A model that may write any amount of space often writes nothing else until max_tokens; indents are kept.
 _SPACE = r"[ \n\r\t]{1,40}"
 # Set whatever a schema's own "x-guidance" says, so that nothing in it is quietly left aside.
-_OPTIONS: "JsonCompileOptions" = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
+JSON_RULES: "JsonCompileOptions" = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
 
 # By default a hostile pattern holds a step up for 0.8 s and a row's states may take 500 MB.
 LIMITS = LLParserLimits(step_lexer_fuel=50_000, max_lexer_states=50_000, verbose_errors=False)
@@ -30,7 +30,7 @@ def json_grammar(schema: str) -> str:
         read = json.loads(schema)  # first, as llguidance pastes a text unread into its own JSON
         if not isinstance(read, dict):
             raise ValueError("it is no JSON object")
-        return LLMatcher.grammar_from_json_schema(json.dumps(read, allow_nan=False), overrides=_OPTIONS)
+        return LLMatcher.grammar_from_json_schema(json.dumps(read, allow_nan=False), overrides=JSON_RULES)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 

@@ -123,6 +123,10 @@ class Request:
     near_duplicates: bool = False
     warm: bool = False
 
+    def is_late(self, now: float) -> bool:
+        """Whether the deadline has passed, on the clock of `time.monotonic()`."""
+        return self.deadline is not None and now >= self.deadline
+
     @property
     def cache_scope(self) -> str:
         return self.scope if self.scope is not None else self.tenant

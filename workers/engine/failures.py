@@ -6,11 +6,9 @@ from concurrent.futures import Future
 from app.errors import FatalWork, TransientWork, WorkError
 from workers.engine.base import Answer
 
-OUT_OF_MEMORY = "out_of_memory"
-
 
 def out_of_memory() -> WorkError:
-    return TransientWork(OUT_OF_MEMORY, "the model ran out of memory")
+    return TransientWork("out_of_memory", "the model ran out of memory")
 
 
 def prepare_failed(cause: BaseException) -> WorkError:

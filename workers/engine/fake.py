@@ -65,7 +65,7 @@ class FakeEngine:
             future.set_exception(
                 TransientWork("engine_closed", "the engine was closed before the request joined")
             )
-        elif request.deadline is not None and time.monotonic() >= request.deadline:
+        elif request.is_late(time.monotonic()):
             future.set_exception(
                 TransientWork("job_timeout", "the deadline passed before the request joined")
             )

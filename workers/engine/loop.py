@@ -92,7 +92,7 @@ class RequestLoop:
     def _admit(self, ticket: Ticket) -> None:
         if self._closed is not None:
             fail(ticket.future, self._closed)
-        elif ticket.request.deadline is not None and time.monotonic() >= ticket.request.deadline:
+        elif ticket.request.is_late(time.monotonic()):
             fail(ticket.future, job_timeout())
         else:
             self._tickets.add(ticket)

@@ -14,7 +14,14 @@ from app.errors import FatalWork, WorkError
 from workers.engine import forward
 from workers.engine.base import Answer, Observer
 from workers.engine.encoder import Encoder
-from workers.engine.failures import is_out_of_memory, let_go, out_of_memory, step_failed
+from workers.engine.failures import (
+    fail,
+    is_out_of_memory,
+    job_timeout,
+    let_go,
+    out_of_memory,
+    step_failed,
+)
 from workers.engine.generation import Generation
 from workers.engine.grammar import Grammars
 from workers.engine.layout import Build, pack
@@ -26,7 +33,6 @@ from workers.engine.running import Running
 from workers.engine.sampling import broken_rows, choose
 from workers.engine.scheduler import Budget, Room
 from workers.engine.slots import Slots
-from workers.engine.waiting import fail, job_timeout
 
 Allowed = NDArray[np.bool_] | None
 
@@ -85,8 +91,9 @@ class Steps:
     def run(self, joining: Sequence[Prepared]) -> None:
         """One step; whatever fails is in the futures of those that it failed for."""
         self._lowered = False
+        now = time.monotonic()
         for row in self._running.all():
-            if row.prepared.future.cancelled() or _late(row):
+            if row.prepared.future.cancelled() or row.prepared.request.is_late(now):
                 self._running.leave(row)
                 fail(row.prepared.future, job_timeout())
         entering = [self._enter(prepared) for prepared in joining]
@@ -262,11 +269,6 @@ def _parts(rows: Sequence[Row], most: int) -> list[Sequence[Row]]:
 def _halves(rows: Sequence[Row]) -> list[Sequence[Row]]:
     middle = (len(rows) + 1) // 2
     return [half for half in (rows[:middle], rows[middle:]) if half]
-
-
-def _late(row: Row) -> bool:
-    deadline = row.prepared.request.deadline
-    return deadline is not None and time.monotonic() >= deadline
 
 
 def _succeed(future: Future[Answer], answer: Answer) -> None:

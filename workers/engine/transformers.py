@@ -12,7 +12,7 @@ from app.errors import WorkError
 from workers.engine.base import Answer, Observer, Request
 from workers.engine.encoder import Encoder
 from workers.engine.encodings import Busy, Encodings, Placed
-from workers.engine.failures import let_go, prepare_failed
+from workers.engine.failures import engine_closed, fail, job_timeout, let_go, prepare_failed
 from workers.engine.feature_codec import Format
 from workers.engine.feature_setup import FeatureSettings, open_features
 from workers.engine.features import FeatureCache
@@ -22,7 +22,7 @@ from workers.engine.prepare import Preparer
 from workers.engine.scheduler import Budget
 from workers.engine.slots import Slots
 from workers.engine.steps import Steps, Tools
-from workers.engine.waiting import STEPS_AHEAD, WaitingRoom, engine_closed, fail, job_timeout
+from workers.engine.waiting import STEPS_AHEAD, WaitingRoom
 from workers.engine.watchdog import Watchdog, end_process
 
 CPU_KV_BYTES = 2 * 2**30
@@ -194,7 +194,7 @@ class TransformersEngine:
             fail(future, engine_closed())
         elif future.cancelled():
             future.set_running_or_notify_cancel()
-        elif request.deadline is not None and time.monotonic() >= request.deadline:
+        elif request.is_late(time.monotonic()):
             fail(future, job_timeout())
         else:
             self._room.add(self._preparer.prepare(request, future, arrived))

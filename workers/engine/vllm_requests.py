@@ -11,7 +11,7 @@ from typing import Any
 import PIL.Image
 
 from app.errors import InvalidWork
-from app.grammars import json_grammar, refusal
+from app.grammars import JSON_RULES, json_grammar, refusal
 from app.visual_tokens import MERGE, PATCH
 from workers.engine.base import Choice, Constraint, Image, JsonObject, JsonSchema, Request
 from workers.engine.checks import check_length, image_grid, placed_images
@@ -23,8 +23,6 @@ ONE_TOKEN = Grid(MERGE, MERGE)  # vLLM makes an image's mark as long as it must 
 LATEST = 2**31 - 1  # the priority of who has no deadline
 PRIORITY_S = 10.0  # deadlines nearer together than this keep their order, which is by image
 TOKENS_AT_ONCE = 64  # that vLLM gathers before it reports, where nobody listens
-# The rules of app.grammars, which vLLM takes as a part of the schema.
-JSON_RULES = {"whitespace_pattern": r"[ \n\r\t]{1,40}", "lenient": False, "coerce_one_of": False}
 
 
 @dataclass(frozen=True)

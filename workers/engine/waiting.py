@@ -118,7 +118,7 @@ class WaitingRoom:
         return [number for number, row in self._rows.items() if row.future.cancelled() or self.late(row)]
 
     def late(self, row: Prepared) -> bool:
-        return row.request.deadline is not None and self._clock() >= row.request.deadline
+        return row.request.is_late(self._clock())
 
     def _send_away(self, rows: Sequence[Prepared], error: WorkError) -> None:
         for row in rows:
