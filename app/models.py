@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -30,6 +31,7 @@ metadata = MetaData(
 
 NOW = text("now()")
 ZERO = text("0")
+STANDARD = text("'standard'")
 
 
 def moment(name: str, *, nullable: bool = True, now: bool = False) -> Column[object]:
@@ -46,6 +48,8 @@ tenants = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
+    # Its part of a busy model, beside the weights of the others.
+    Column("weight", Float, nullable=False, server_default=text("1")),
     moment("created_at", nullable=False, now=True),
 )
 
@@ -75,6 +79,7 @@ files = Table(
     moment("created_at", nullable=False, now=True),
     moment("expires_at"),
     Index("ix_files_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+    Index("ix_files_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
 )
 
 images = Table(
@@ -101,6 +106,12 @@ images = Table(
     Column("error_message", Text),
     moment("created_at", nullable=False, now=True),
     moment("stored_at"),
+    # When a job last referred to it: what retention counts from.
+    moment("used_at", nullable=False, now=True),
+    Index("ix_images_used_at", "used_at", postgresql_where=text("state IN ('stored', 'failed')")),
+    Index(
+        "ix_images_content", "tenant_id", "content_hash", postgresql_where=text("content_hash IS NOT NULL")
+    ),
     Index(
         "uq_images_in_flight",
         "tenant_id",
@@ -126,6 +137,12 @@ batches = Table(
     Column("completion_window", Text, nullable=False),
     Column("metadata", JSONB),
     Column("model", Text),
+    Column("priority", Text, nullable=False, server_default=STANDARD),
+    # The batch whose failed jobs these are, once more.
+    Column("retry_of", Text),
+    # Stop when so large a share of the jobs that ended has failed, looked at from so many on.
+    Column("brake_share", Float),
+    Column("brake_after", Integer),
     Column("errors", JSONB),
     Column("request_hash", Text, nullable=False),
     Column("idempotency_key", Text),
@@ -140,6 +157,10 @@ batches = Table(
     counter("ingested_lines", BigInteger),
     moment("lease_until"),
     moment("swept_at"),
+    # Jobs that end per second, as last measured, and the count of ended ones at that time.
+    Column("pace", Float),
+    moment("pace_at"),
+    Column("pace_ended", Integer),
     Column("output_file_id", Text),
     Column("error_file_id", Text),
     Column("output_expires_after_s", Integer),
@@ -152,7 +173,12 @@ batches = Table(
     moment("expired_at"),
     moment("cancelling_at"),
     moment("cancelled_at"),
+    moment("ended_at"),  # whichever way
+    # Gone for its owner; its rows and files are being removed.
+    moment("deleted_at"),
     Index("ix_batches_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+    Index("ix_batches_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    Index("ix_batches_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
     Index(
         "ix_batches_open",
         "expires_at",
@@ -176,6 +202,7 @@ jobs = Table(
     Column("line", Integer),
     Column("custom_id", Text(collation="C")),
     Column("model", Text, nullable=False),
+    Column("priority", Text, nullable=False, server_default=STANDARD),
     Column("state", Text, nullable=False),
     # json, not jsonb: the text is kept byte for byte, and a NUL inside a string is legal JSON.
     Column("prompt", JSON, nullable=False),
@@ -205,6 +232,7 @@ jobs = Table(
     Index(
         "ix_jobs_ready_batch",
         "batch_id",
+        "model",
         "image_group",
         "id",
         postgresql_where=text("state = 'ready' AND batch_id IS NOT NULL"),
@@ -212,6 +240,8 @@ jobs = Table(
     Index(
         "ix_jobs_ready_direct",
         "tenant_id",
+        "model",
+        "priority",
         "image_group",
         "id",
         postgresql_where=text("state = 'ready' AND batch_id IS NULL"),
@@ -222,6 +252,11 @@ jobs = Table(
         "ix_jobs_direct_deadline",
         "deadline",
         postgresql_where=text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')"),
+    ),
+    Index(
+        "ix_jobs_direct_finished_at",
+        "finished_at",
+        postgresql_where=text("batch_id IS NULL AND finished_at IS NOT NULL"),
     ),
 )
 
@@ -247,6 +282,35 @@ answers = Table(
     # Null where there are none, and in answers of 0.1.0.
     Column("logprobs", JSON),
     Column("notes", JSON),
+)
+
+# A batch's jobs in the order in which they ended: a row's jobs are its results up to number `seq`.
+results = Table(
+    "results",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("job_ids", ARRAY(BigInteger), nullable=False),
+)
+
+# What a batch's jobs failed of: how many of each code, and the first one's message.
+batch_errors = Table(
+    "batch_errors",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("code", Text, primary_key=True),
+    Column("jobs", Integer, nullable=False),
+    Column("line", Integer),
+    Column("message", Text, nullable=False),
+)
+
+# Objects of the store that nothing needs any more, until they are deleted.
+doomed_objects = Table(
+    "doomed_objects",
+    metadata,
+    Column("key", Text, primary_key=True),
+    moment("doomed_at", nullable=False, now=True),
+    Index("ix_doomed_objects_doomed_at", "doomed_at"),
 )
 
 workers = Table(

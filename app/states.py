@@ -20,6 +20,14 @@ class JobState(StrEnum):
     EXPIRED = "expired"
 
 
+class Priority(StrEnum):
+    """Who goes first: all of one class before any of the next."""
+
+    INTERACTIVE = "interactive"  # somebody waits on the line
+    STANDARD = "standard"
+    BACKGROUND = "background"  # what nobody else needs
+
+
 class BatchStatus(StrEnum):
     """OpenAI's words for where a batch is."""
 
