@@ -108,6 +108,7 @@ class Request:
     shares. `on_text` is given the answer's text piece by piece as tokens come, on the engine's thread: it
     must be quick and must not raise. `near_duplicates` lets features of an image that looks the same stand in
     for a new one's. `warm` is asked for its images' features, which go to Redis, more than for its answer.
+    `urgent` goes before all that are not, as somebody waits for it.
     """
 
     id: str
@@ -122,6 +123,7 @@ class Request:
     on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
     near_duplicates: bool = False
     warm: bool = False
+    urgent: bool = False
 
     def is_late(self, now: float) -> bool:
         """Whether the deadline has passed, on the clock of `time.monotonic()`."""
