@@ -19,7 +19,7 @@ from app.lines import LineRules, split_lines
 from app.objects import ObjectMissing, ObjectStore
 from app.placing import KeptImages, Placer, place_images
 from app.store import ingest as store
-from app.store.ingest import DuplicateLines, IngestTask, Step
+from app.store.ingest import DuplicateLines, IngestTask, JobRow, Step
 
 log = structlog.get_logger()
 
@@ -127,15 +127,15 @@ class Ingest:
             model=task.model or step.model,
         )
 
-    def _insert(self, session: Session, task: IngestTask, block: Block, kept: KeptImages) -> int:
-        """Copy a block's rows into the tables; how many of them are failed from the start."""
+    def _insert(self, session: Session, task: IngestTask, block: Block, kept: KeptImages) -> Sequence[JobRow]:
+        """Copy a block's rows into the tables; those of them that are failed from the start."""
         images = place_images(
             session, task.tenant_id, block.references(), kept, reuse_s=self._settings.fetch_reuse_s
         )
         job_ids = store.draw_job_ids(session, len(block.lines))
         rows = job_rows(block, job_ids, images, kept.unusable)
         store.copy_jobs(session, task, rows)
-        return sum(row.error is not None for row in rows)
+        return [row for row in rows if row.error is not None]
 
     def _duplicates(self, task: IngestTask, block: Block) -> Sequence[LineError]:
         """Which lines clash; LostBatch when none does, since then it is the block that is there already."""

@@ -65,6 +65,11 @@ class Rows:
         with transaction(self.sessions) as session:
             return session.execute(text(statement), values).scalars().all()
 
+    def table(self, statement: str, **values: Any) -> Sequence[Any]:
+        """All rows."""
+        with transaction(self.sessions) as session:
+            return session.execute(text(statement), values).all()
+
     def states(self) -> dict[int, str]:
         with transaction(self.sessions) as session:
             found = session.execute(text("SELECT id, state FROM jobs ORDER BY id")).all()

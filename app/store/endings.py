@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.store.journal import COUNT_FAILED, ENDED_BY_BATCH, NOTE_RESULTS
+
 
 @dataclass(frozen=True)
 class SweepTask:
@@ -67,24 +69,24 @@ def sweep_jobs(session: Session, task: SweepTask, *, after_line: int, limit: int
     """
     row = session.execute(
         text(
-            """
+            f"""
             WITH picked AS (
                 SELECT id, line, image_ids FROM jobs
                 WHERE batch_id = :batch AND line > :after AND state IN ('waiting', 'ready', 'queued')
                 ORDER BY line LIMIT :limit FOR UPDATE),
-            moved AS (
+            ended AS (
                 UPDATE jobs SET state = :ending, finished_at = now(), waiting_on = 0
-                FROM picked WHERE jobs.id = picked.id RETURNING jobs.id),
+                FROM picked WHERE jobs.id = picked.id RETURNING jobs.id, jobs.batch_id),
             waits AS (
                 DELETE FROM job_waits WHERE (image_id, job_id) IN (
                     SELECT w.image_id, w.job_id FROM picked CROSS JOIN unnest(picked.image_ids) AS image
                     JOIN job_waits w ON w.image_id = image AND w.job_id = picked.id
                     FOR UPDATE OF w SKIP LOCKED)),
-            counted AS (
-                UPDATE batches SET failed = failed + (SELECT count(*) FROM moved)
-                WHERE id = :batch AND EXISTS (SELECT 1 FROM moved))
+            {ENDED_BY_BATCH},
+            {COUNT_FAILED},
+            {NOTE_RESULTS}
             SELECT count(*) AS jobs, coalesce(max(line), 0) AS last_line FROM picked
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"batch": task.id, "after": after_line, "limit": limit, "ending": task.ending},
     ).one()

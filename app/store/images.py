@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.store.journal import FAILED
+
 # A fetcher that has not reported for this long after its own time limit is taken for dead.
 FETCH_GRACE_S = 30
 
@@ -261,7 +263,7 @@ def record_failed(session: Session, task: FetchTask, code: str, message: str) ->
         return None
     return session.execute(
         text(
-            """
+            f"""
             WITH waits AS (DELETE FROM job_waits WHERE image_id = :id RETURNING job_id),
             locked AS (
                 SELECT id FROM jobs WHERE id IN (SELECT job_id FROM waits) AND state = 'waiting'
@@ -269,13 +271,11 @@ def record_failed(session: Session, task: FetchTask, code: str, message: str) ->
             ended AS (
                 UPDATE jobs SET state = 'failed', error_code = :code, error_message = :message,
                                 finished_at = now()
-                FROM locked WHERE jobs.id = locked.id RETURNING jobs.batch_id),
-            counts AS (SELECT batch_id, count(*) AS n FROM ended GROUP BY batch_id),
-            counted AS (
-                UPDATE batches SET failed = failed + counts.n
-                FROM counts WHERE batches.id = counts.batch_id RETURNING 1)
+                FROM locked WHERE jobs.id = locked.id
+                RETURNING jobs.id, jobs.batch_id, jobs.line, jobs.error_code, jobs.error_message),
+            {FAILED}
             SELECT count(*) FROM ended
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"id": task.id, "code": code, "message": message},
     ).scalar_one()

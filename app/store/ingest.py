@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.errors import LineError
 from app.states import JobState
+from app.store.journal import NOTE_ERRORS, NOTE_RESULTS
 
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
@@ -63,7 +64,7 @@ class Step:
     bytes: int
     lines: int
     jobs: int
-    failed: int
+    failed: Sequence[JobRow]  # over before they began
     model: str | None  # of the first line that is a request
 
 
@@ -126,15 +127,37 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
     """
     row = session.execute(
         text(
-            """
-            UPDATE batches SET ingested_bytes = ingested_bytes + :bytes,
-                ingested_lines = ingested_lines + :lines, total = total + :jobs, failed = failed + :failed,
-                model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
-            WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
-            RETURNING id
-            """
+            f"""
+            WITH ended AS (
+                SELECT CAST(:id AS text) AS batch_id, given.* FROM unnest(
+                    CAST(:ids AS bigint[]), CAST(:numbers AS int[]), CAST(:codes AS text[]),
+                    CAST(:messages AS text[])) AS given(id, line, error_code, error_message)),
+            counts AS (SELECT batch_id, array_agg(id ORDER BY id) AS ids FROM ended GROUP BY batch_id),
+            counted AS (
+                UPDATE batches SET ingested_bytes = ingested_bytes + :bytes,
+                    ingested_lines = ingested_lines + :lines, total = total + :jobs,
+                    failed = failed + (SELECT count(*) FROM ended),
+                    model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
+                WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
+                RETURNING id, completed + failed AS seq),
+            {NOTE_RESULTS},
+            {NOTE_ERRORS}
+            SELECT id FROM counted
+            """  # noqa: S608 - pieces of our own
         ),
-        {**vars(step), "id": task.id, "from_byte": task.bytes, "lease": lease_s},
+        {
+            "id": task.id,
+            "from_byte": task.bytes,
+            "lease": lease_s,
+            "bytes": step.bytes,
+            "lines": step.lines,
+            "jobs": step.jobs,
+            "model": step.model,
+            "ids": [row.id for row in step.failed],
+            "numbers": [row.line for row in step.failed],
+            "codes": [row.error.code for row in step.failed if row.error],
+            "messages": [row.error.message for row in step.failed if row.error],
+        },
     )
     return row.one_or_none() is not None
 
@@ -210,8 +233,12 @@ def fail_batch(session: Session, batch_id: str) -> bool:
     row = session.execute(
         text(
             """
-            UPDATE batches SET status = 'failed', failed_at = now(), lease_until = NULL
-            WHERE id = :id AND status = 'validating' AND errors IS NOT NULL RETURNING id
+            WITH ended AS (
+                UPDATE batches SET status = 'failed', failed_at = now(), ended_at = now(), lease_until = NULL
+                WHERE id = :id AND status = 'validating' AND errors IS NOT NULL RETURNING id),
+            results AS (DELETE FROM results WHERE batch_id IN (SELECT id FROM ended)),
+            explained AS (DELETE FROM batch_errors WHERE batch_id IN (SELECT id FROM ended))
+            SELECT id FROM ended
             """
         ),
         {"id": batch_id},

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.states import JobState
+from app.store.journal import ENDED_BY_BATCH, FAILED, NOTE_RESULTS
 
 # JSON as clients gave it and as it is stored: any depth, so no closer type would be true.
 Json = Any
@@ -282,7 +283,7 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
         return set()
     recorded = session.execute(
         text(
-            """
+            f"""
             WITH given AS (
                 SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:texts AS text[]),
                     CAST(:reasons AS text[]), CAST(:prompts AS int[]), CAST(:cached AS int[]),
@@ -292,7 +293,7 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             locked AS (
                 SELECT jobs.id FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
                 WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
-            done AS (
+            ended AS (
                 UPDATE jobs SET state = 'completed', finished_at = now(), lease_until = NULL,
                                 error_code = NULL, error_message = NULL
                 FROM locked WHERE jobs.id = locked.id RETURNING jobs.id, jobs.batch_id),
@@ -301,19 +302,21 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
                                      completion_tokens, model, revision, logprobs, notes)
                 SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
                        g.completion_tokens, :model, :revision, g.logprobs, g.notes
-                FROM given g JOIN done ON done.id = g.id),
-            counts AS (
-                SELECT done.batch_id, count(*) AS n, sum(g.prompt_tokens) AS prompt,
-                       sum(g.cached_tokens) AS cached, sum(g.completion_tokens) AS completion
-                FROM done JOIN given g ON g.id = done.id
-                WHERE done.batch_id IS NOT NULL GROUP BY done.batch_id ORDER BY done.batch_id),
+                FROM given g JOIN ended ON ended.id = g.id),
+            {ENDED_BY_BATCH},
+            used AS (
+                SELECT ended.batch_id, sum(g.prompt_tokens) AS prompt, sum(g.cached_tokens) AS cached,
+                       sum(g.completion_tokens) AS completion
+                FROM ended JOIN given g ON g.id = ended.id GROUP BY ended.batch_id),
             counted AS (
                 UPDATE batches SET completed = completed + n, prompt_tokens = prompt_tokens + prompt,
                     cached_tokens = cached_tokens + cached,
                     completion_tokens = completion_tokens + completion
-                FROM counts WHERE batches.id = counts.batch_id)
-            SELECT id FROM done
-            """
+                FROM counts JOIN used USING (batch_id) WHERE batches.id = counts.batch_id
+                RETURNING batches.id, completed + failed AS seq),
+            {NOTE_RESULTS}
+            SELECT id FROM ended
+            """  # noqa: S608 - pieces of our own
         ),
         {
             "ids": [row.job_id for row in rows],
@@ -338,7 +341,7 @@ def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
         return set()
     recorded = session.execute(
         text(
-            """
+            f"""
             WITH given AS (
                 SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]),
                     CAST(:codes AS text[]), CAST(:messages AS text[])) AS g(id, attempt, code, message)),
@@ -346,17 +349,14 @@ def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
                 SELECT jobs.id, given.code, given.message
                 FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
                 WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
-            done AS (
+            ended AS (
                 UPDATE jobs SET state = 'failed', finished_at = now(), lease_until = NULL,
                                 error_code = locked.code, error_message = locked.message
-                FROM locked WHERE jobs.id = locked.id RETURNING jobs.id, jobs.batch_id),
-            counts AS (
-                SELECT batch_id, count(*) AS n FROM done WHERE batch_id IS NOT NULL
-                GROUP BY batch_id ORDER BY batch_id),
-            counted AS (
-                UPDATE batches SET failed = failed + n FROM counts WHERE batches.id = counts.batch_id)
-            SELECT id FROM done
-            """
+                FROM locked WHERE jobs.id = locked.id
+                RETURNING jobs.id, jobs.batch_id, jobs.line, jobs.error_code, jobs.error_message),
+            {FAILED}
+            SELECT id FROM ended
+            """  # noqa: S608 - pieces of our own
         ),
         {
             "ids": [row.job_id for row in rows],

@@ -7,6 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.planner import Source
+from app.store.journal import FAILED
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def take_back_lapsed(session: Session, *, crash_attempts: int, limit: int = 1000
     """Jobs whose lease ran out: back to ready, to travel alone; ended after too many such deaths."""
     rows = session.execute(
         text(
-            """
+            f"""
             WITH lapsed AS (
                 SELECT id FROM jobs WHERE state = 'running' AND lease_until < now()
                 ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED),
@@ -177,14 +178,12 @@ def take_back_lapsed(session: Session, *, crash_attempts: int, limit: int = 1000
                         THEN 'The process that ran this job died ' || (crashes + 1) || ' times.' END,
                     finished_at = CASE WHEN crashes + 1 >= :most THEN now() END
                 FROM lapsed WHERE jobs.id = lapsed.id
-                RETURNING jobs.id, jobs.attempt, jobs.worker, jobs.batch_id, jobs.state),
-            counts AS (
-                SELECT batch_id, count(*) AS n FROM moved
-                WHERE state = 'failed' AND batch_id IS NOT NULL GROUP BY batch_id ORDER BY batch_id),
-            counted AS (
-                UPDATE batches SET failed = failed + n FROM counts WHERE batches.id = counts.batch_id)
+                RETURNING jobs.id, jobs.attempt, jobs.worker, jobs.batch_id, jobs.line, jobs.state,
+                          jobs.error_code, jobs.error_message),
+            ended AS (SELECT * FROM moved WHERE state = 'failed'),
+            {FAILED}
             SELECT id, attempt, worker, state = 'failed' AS failed FROM moved
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"most": crash_attempts, "limit": limit},
     ).all()

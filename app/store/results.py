@@ -134,7 +134,7 @@ def end_batch(
         text(
             """
             UPDATE batches SET status = ending, lease_until = NULL, output_file_id = :output,
-                error_file_id = :error,
+                error_file_id = :error, ended_at = now(),
                 completed_at = CASE WHEN ending = 'completed' THEN now() END,
                 expired_at = CASE WHEN ending = 'expired' THEN now() END,
                 cancelled_at = CASE WHEN ending = 'cancelled' THEN now() END

@@ -17,6 +17,7 @@ from app.store.batches import BatchRow
 from app.store.ingest import Step, advance, delete_jobs, take_batch
 from tests.desk import PIXEL, Desk, image, line, lines
 from tests.faulty import FaultyStore
+from tests.rows import Rows
 from tests.servers import S3Place
 
 
@@ -101,6 +102,23 @@ def test_a_bad_line_is_a_failed_job_of_its_own(desk: Desk, ingest: Ingest) -> No
     ]
     assert desk.jobs(batch_id)[2].error_param == "body.temperature"
     assert desk.counts(batch_id) == (4, 0, 2)
+
+
+def test_bad_lines_are_the_first_results_and_are_explained(desk: Desk, ingest: Ingest, db: Sessions) -> None:
+    batch_id = desk.submit([line("r1"), "{", line("r3", temperature=9), line("r4"), "["])
+    ingest.step()
+    ids = {job.line: job.id for job in desk.jobs(batch_id)}
+    rows = Rows(db)
+    assert rows.table("SELECT seq, job_ids FROM results") == [(3, [ids[2], ids[3], ids[5]])]
+    found = rows.table("SELECT code, jobs, line FROM batch_errors ORDER BY code")
+    assert found == [("invalid_json_line", 2, 2), ("invalid_request", 1, 3)]
+
+
+def test_a_rejected_batch_leaves_no_results(desk: Desk, ingest: Ingest, db: Sessions) -> None:
+    desk.submit(["{", "["])
+    ingest.step()
+    rows = Rows(db)
+    assert rows.table("SELECT * FROM results") == rows.table("SELECT * FROM batch_errors") == []
 
 
 def test_the_bytes_of_a_data_url_are_stored_once(desk: Desk, s3: S3Place) -> None:
@@ -279,7 +297,7 @@ def test_a_rejected_batch_is_cleared_by_whoever_comes_next(desk: Desk, ingest: I
 
 def test_a_block_counts_only_where_the_last_one_ended(desk: Desk) -> None:
     desk.submit(lines(1))
-    step = Step(bytes=10, lines=1, jobs=0, failed=0, model=None)
+    step = Step(bytes=10, lines=1, jobs=0, failed=(), model=None)
     with transaction(desk.sessions) as session:
         task = take_batch(session, lease_s=60)
         assert task
