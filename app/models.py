@@ -248,6 +248,14 @@ jobs = Table(
     ),
     Index("ix_jobs_lease_until", "lease_until", postgresql_where=text("state = 'running'")),
     Index("ix_jobs_sent_at", "sent_at", postgresql_where=text("state = 'queued'")),
+    # Few at any time: counted before one more is let in.
+    Index(
+        "ix_jobs_interactive",
+        "model",
+        postgresql_where=text(
+            "priority = 'interactive' AND state IN ('waiting', 'ready', 'queued', 'running')"
+        ),
+    ),
     Index(
         "ix_jobs_direct_deadline",
         "deadline",

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.states import JobState
+from app.states import JobState, Priority
 from app.store.journal import ENDED_BY_BATCH, FAILED, NOTE_RESULTS
 
 # JSON as clients gave it and as it is stored: any depth, so no closer type would be true.
@@ -28,6 +28,7 @@ class NewJob:
     waiting_image_ids: Sequence[int] = ()
     custom_id: str | None = None
     deadline: datetime | None = None
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ClaimedJob:
     tenant_name: str = ""
     near_duplicates: bool = False  # its batch lets pictures that look the same stand in for each other
     warm: bool = False  # its batch is there to fill caches
+    priority: Priority = Priority.STANDARD
+    left_s: float | None = None  # from claimed to its own deadline
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,10 @@ def insert_job(session: Session, job: NewJob) -> int:
     job_id = session.execute(
         text(
             """
-            INSERT INTO jobs (tenant_id, custom_id, model, state, prompt, params, image_ids, image_group,
-                              waiting_on, deadline)
-            VALUES (:tenant_id, :custom_id, :model, :state, CAST(:prompt AS json), CAST(:params AS json),
-                    CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline)
+            INSERT INTO jobs (tenant_id, custom_id, model, priority, state, prompt, params, image_ids,
+                              image_group, waiting_on, deadline)
+            VALUES (:tenant_id, :custom_id, :model, :priority, :state, CAST(:prompt AS json),
+                    CAST(:params AS json), CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline)
             RETURNING id
             """
         ),
@@ -129,6 +132,7 @@ def insert_job(session: Session, job: NewJob) -> int:
             "tenant_id": job.tenant_id,
             "custom_id": job.custom_id,
             "model": job.model,
+            "priority": job.priority,
             "state": state,
             "prompt": json.dumps(job.prompt),
             "params": json.dumps(job.params),
@@ -204,8 +208,9 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
                 ORDER BY j.id FOR UPDATE OF j) AS found
             WHERE jobs.id = found.id
             RETURNING jobs.id, attempt, attempt - returns AS tries, tenant_id, batch_id, model, prompt,
-                      params, image_ids,
+                      params, image_ids, priority,
                       extract(epoch FROM now() - created_at)::float AS waited_s,
+                      extract(epoch FROM deadline - now())::float AS left_s,
                       coalesce(tenant_name, '') AS tenant_name,
                       coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,
                       coalesce(found.metadata->>'vqueue_warm' = 'on', false) AS warm
@@ -213,7 +218,8 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
         ),
         {"ids": list(job_ids), "worker": worker, "lease": lease_s},
     ).mappings()
-    return sorted((ClaimedJob(**row) for row in rows), key=lambda job: job.id)
+    claimed = [ClaimedJob(**{**row, "priority": Priority(row["priority"])}) for row in rows]
+    return sorted(claimed, key=lambda job: job.id)
 
 
 def awaited_images(

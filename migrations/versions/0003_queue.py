@@ -10,6 +10,7 @@ depends_on = None
 
 READY_BATCH = sa.text("state = 'ready' AND batch_id IS NOT NULL")
 READY_DIRECT = sa.text("state = 'ready' AND batch_id IS NULL")
+OPEN_INTERACTIVE = sa.text("priority = 'interactive' AND state IN ('waiting', 'ready', 'queued', 'running')")
 ENDED = "('completed', 'failed', 'cancelled', 'expired')"
 ENDED_AT = "greatest(completed_at, failed_at, expired_at, cancelled_at)"
 
@@ -18,6 +19,7 @@ def upgrade() -> None:
     _add_columns()
     _create_tables()
     _index_ready_jobs("model", "priority")
+    op.create_index("ix_jobs_interactive", "jobs", ["model"], postgresql_where=OPEN_INTERACTIVE)
     _index_ages()
     # By default a million rows are vacuumed after 200,000 dead ones: the indexes of ready and queued jobs,
     # through which every job passes, would hold mostly dead entries by then.
@@ -45,6 +47,7 @@ def downgrade() -> None:
         "autovacuum_vacuum_cost_delay)"
     )
     for index, table in (
+        ("ix_jobs_interactive", "jobs"),
         ("ix_jobs_direct_finished_at", "jobs"),
         ("ix_images_content", "images"),
         ("ix_images_used_at", "images"),
