@@ -63,15 +63,15 @@ class Batches:
             # The first try may still be in the middle of its transaction.
             store.lock_submission(session, tenant_id, idempotency_key or request_hash)
             if idempotency_key:
-                found = store.find_by_key(session, tenant_id, idempotency_key)
-                _check_same(found, request_hash)
+                earlier = store.find_by_key(session, tenant_id, idempotency_key)
+                _check_same(earlier, request_hash)
             elif is_retry:
-                found = store.find_repeated(session, tenant_id, request_hash, within_s=REPEATED_WITHIN_S)
+                earlier = store.find_repeated(session, tenant_id, request_hash, within_s=REPEATED_WITHIN_S)
             else:
-                found = None
-            if found is not None:
-                log.info("batch_repeated", batch=found.id)
-                return found
+                earlier = None
+            if earlier is not None:
+                log.info("batch_repeated", batch=earlier.id)
+                return earlier
             if refusal is not None:
                 raise refusal
             batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
@@ -81,19 +81,19 @@ class Batches:
     def read(self, tenant_id: str, batch_id: str) -> BatchRow:
         """A batch of this tenant; `NotFound` for any other."""
         with transaction(self._sessions) as session:
-            return _found(store.read_batch(session, tenant_id, batch_id), batch_id)
+            return found(store.read_batch(session, tenant_id, batch_id), batch_id)
 
     def list(self, tenant_id: str, *, limit: int, after: str | None = None) -> Page:
         with transaction(self._sessions) as session:
-            cursor = _found(store.read_batch(session, tenant_id, after), after) if after else None
-            found = store.list_batches(session, tenant_id, limit=limit + 1, after=cursor)
-        return Page(found[:limit], has_more=len(found) > limit)
+            cursor = found(store.read_batch(session, tenant_id, after), after) if after else None
+            rows = store.list_batches(session, tenant_id, limit=limit + 1, after=cursor)
+        return Page(rows[:limit], has_more=len(rows) > limit)
 
     def cancel(self, tenant_id: str, batch_id: str) -> BatchRow:
         """Start to cancel; harmless while that is under way. `Conflict` for a batch that ended otherwise."""
         with transaction(self._sessions) as session:
             cancelled = store.cancel_batch(session, tenant_id, batch_id)
-            batch = cancelled or _found(store.read_batch(session, tenant_id, batch_id), batch_id)
+            batch = cancelled or found(store.read_batch(session, tenant_id, batch_id), batch_id)
         if batch.status is not BatchStatus.CANCELLING:
             raise Conflict(
                 f"Batch {batch_id} cannot be cancelled: its status is {batch.status.value}.",
@@ -148,7 +148,8 @@ def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
         )
 
 
-def _found(batch: BatchRow | None, batch_id: str) -> BatchRow:
+def found(batch: BatchRow | None, batch_id: str) -> BatchRow:
+    """The batch that was looked for; `NotFound` where there is none."""
     if batch is None:
         raise NotFound(f"No batch found with id '{batch_id}'.", param="batch_id", code="batch_not_found")
     return batch

@@ -21,6 +21,7 @@ from app.jobs import Jobs
 from app.limits import Limits
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
+from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
@@ -50,6 +51,7 @@ class Services:
     keys: Keys
     files: Files
     batches: Batches
+    progress: Progress
     placer: Placer
     jobs: Jobs
     models: ServedModels
@@ -82,6 +84,7 @@ def wire(settings: Settings) -> Services:
             sessions=sessions, objects=objects, limits=limits, batch_max_bytes=settings.file_max_bytes
         ),
         batches=Batches(sessions=sessions, limits=limits),
+        progress=Progress(sessions=sessions),
         placer=placer,
         jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
         models=ServedModels(names=settings.model_names),
@@ -109,7 +112,7 @@ def build_app(services: Services) -> FastAPI:
     caller = caller_of(services.keys)
     for routes in (
         file_routes(files=services.files, caller=caller),
-        batch_routes(batches=services.batches, caller=caller),
+        batch_routes(batches=services.batches, progress=services.progress, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),

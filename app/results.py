@@ -105,6 +105,16 @@ def error_line(job: UnansweredJob) -> bytes:
     return _line(job.id, job.custom_id, response=response, error=None)
 
 
+def result_object(job: AnsweredJob | UnansweredJob, seq: int) -> bytes:
+    """A job as its file's line says it, with its number in the order of ends and its input line (ours)."""
+    line = output_line(job) if isinstance(job, AnsweredJob) else error_line(job)
+    return line.removesuffix(b"}\n") + f',"seq":{seq},"line":{job.line}}}'.encode()
+
+
+def result_name(job_id: int) -> str:
+    return f"batch_req_{job_id:016x}"
+
+
 def completion(job: AnsweredJob) -> Body:
     """The answer as a `chat.completion` object; `system_fingerprint` is the model's revision.
 
@@ -156,6 +166,6 @@ def _response(job_id: int, status: int, body: Body) -> Body:
 
 
 def _line(job_id: int, custom_id: str | None, *, response: Body | None, error: Body | None) -> bytes:
-    row = {"id": f"batch_req_{job_id:016x}", "custom_id": custom_id, "response": response, "error": error}
+    row = {"id": result_name(job_id), "custom_id": custom_id, "response": response, "error": error}
     text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return f"{text.translate(_LINE_BREAKERS)}\n".encode()

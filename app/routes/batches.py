@@ -1,24 +1,27 @@
-"""Batches over HTTP: create, look at, list, cancel."""
+"""Batches over HTTP: create, look at, list, cancel, read results."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Response
 
 from app.auth import Tenant
 from app.batches import Batches, Wish
+from app.progress import Progress
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
-from app.routes.render import batch_list, batch_object
-from app.schemas import BatchCreate, BatchList, BatchObject, window_seconds
+from app.routes.render import batch_list, batch_object, result_list
+from app.schemas import BatchCreate, BatchList, BatchObject, ResultList, window_seconds
 
 # A batch's body is a few ids and at most 16 metadata pairs.
 BODY_BYTES = 256 * 1024
 MOST_BATCHES = 100  # OpenAI's
+MOST_RESULTS = 1_000
+MOST_JOBS = 2**30  # more than a batch can have
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 RetryCount = Annotated[str, Header(alias="x-stainless-retry-count", include_in_schema=False)]
 
 
-def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
+def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/batches", tags=["batches"])
     read_body = json_body(BatchCreate, max_bytes=BODY_BYTES)
 
@@ -55,6 +58,22 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
     def cancel(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
         """Stop a batch; what is answered by then stays available."""
         return batch_object(batches.cancel(tenant.id, batch_id))
+
+    @router.get("/{batch_id}/results", response_model=ResultList)
+    def read_results(
+        tenant: Annotated[Tenant, Depends(caller)],
+        batch_id: str,
+        after: Annotated[int, Query(ge=0, le=MOST_JOBS)] = 0,
+        limit: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = 100,
+        status: Literal["completed", "failed"] | None = None,
+    ) -> Response:
+        """The results so far, in the order in which they ended, behind number `after` (ours).
+
+        With `status`, a page covers `limit` results and shows those that are so: go on from `last_seq`.
+        """
+        answered = None if status is None else status == "completed"
+        page = progress.results(tenant.id, batch_id, after=after, limit=limit, answered=answered)
+        return Response(result_list(page), media_type="application/json")
 
     return router
 

@@ -1,12 +1,14 @@
 """Turns rows into the bodies that clients see."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 
 from app import batches, files
 from app.errors import LineError
 from app.ids import job_name
-from app.results import logprobs
+from app.progress import ResultPage
+from app.results import logprobs, result_name, result_object
 from app.schemas import (
     BatchError,
     BatchErrors,
@@ -91,6 +93,21 @@ def batch_list(page: batches.Page) -> BatchList:
     data = [batch_object(batch) for batch in page.batches]
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     return BatchList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+
+
+def result_list(page: ResultPage) -> bytes:
+    """A `ResultList`, written by the same hand as the files: each result has the bytes of its line."""
+    results = page.results
+    head = b",".join(result_object(one.job, one.seq) for one in results)
+    tail = {
+        "first_id": result_name(results[0].job.id) if results else None,
+        "last_id": result_name(results[-1].job.id) if results else None,
+        "last_seq": page.last_seq,
+        "has_more": page.has_more,
+        "ended": page.ended,
+        "batch_status": page.batch.status,
+    }
+    return b'{"object":"list","data":[' + head + b"]," + json.dumps(tail).encode()[1:]
 
 
 def unix(moment: datetime) -> int:

@@ -1,0 +1,59 @@
+"""What a batch's owner sees of it while it runs: its results as they end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.batches import found
+from app.db import Sessions, transaction
+from app.results import AnsweredJob, UnansweredJob
+from app.states import BatchStatus
+from app.store import progress as store
+from app.store.batches import BatchRow, read_batch
+
+
+@dataclass(frozen=True)
+class Result:
+    """An ended job and its number in the order in which the batch's jobs ended, from 1."""
+
+    seq: int
+    job: AnsweredJob | UnansweredJob
+
+
+@dataclass(frozen=True)
+class ResultPage:
+    """Results up to number `last_seq`, which is the cursor of the next page."""
+
+    results: Sequence[Result]
+    last_seq: int
+    has_more: bool
+    batch: BatchRow
+
+    @property
+    def ended(self) -> bool:
+        """Whether all jobs of the batch have ended: with the last page, nothing else will come."""
+        batch = self.batch
+        return batch.status is not BatchStatus.VALIDATING and batch.completed + batch.failed >= batch.total
+
+
+class Progress:
+    def __init__(self, *, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def results(
+        self, tenant_id: str, batch_id: str, *, after: int, limit: int, answered: bool | None = None
+    ) -> ResultPage:
+        """The results behind number `after`. With `answered`, a page leaves others out, and may be empty.
+
+        The batch is read first: where it has ended by then, the results that follow are all there.
+        """
+        with transaction(self._sessions) as session:
+            batch = found(read_batch(session, tenant_id, batch_id), batch_id)
+            places = store.read_places(session, batch.id, after=after, limit=limit + 1)
+            page = places[:limit]
+            jobs = store.read_ended(session, [place.job_id for place in page], answered=answered)
+        return ResultPage(
+            results=[Result(place.seq, jobs[place.job_id]) for place in page if place.job_id in jobs],
+            last_seq=page[-1].seq if page else after,
+            has_more=len(places) > limit,
+            batch=batch,
+        )

@@ -1,0 +1,91 @@
+"""What a batch's clients read while it runs: its results in the order in which they ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Row, text
+from sqlalchemy.orm import Session
+
+from app.results import AnsweredJob, UnansweredJob
+from app.states import JobState
+
+
+@dataclass(frozen=True)
+class Place:
+    """The job that is a batch's result number `seq`."""
+
+    seq: int
+    job_id: int
+
+
+def read_places(session: Session, batch_id: str, *, after: int, limit: int) -> list[Place]:
+    """The results behind number `after`, at most `limit`.
+
+    Reads the rows that hold these numbers and no others, whatever the batch's size: the last of them is the
+    first one that reaches the last number.
+    """
+    rows = session.execute(
+        text(
+            """
+            SELECT r.seq - cardinality(r.job_ids) + jobs.place AS seq, jobs.id AS job_id
+            FROM results r CROSS JOIN LATERAL unnest(r.job_ids) WITH ORDINALITY AS jobs(id, place)
+            WHERE r.batch_id = :batch AND r.seq > :after AND r.seq <= coalesce(
+                    (SELECT seq FROM results WHERE batch_id = :batch AND seq >= :last ORDER BY seq LIMIT 1),
+                    :last)
+              AND r.seq - cardinality(r.job_ids) + jobs.place > :after
+            ORDER BY 1 LIMIT :limit
+            """
+        ),
+        {"batch": batch_id, "after": after, "last": after + limit, "limit": limit},
+    )
+    return [Place(row.seq, row.job_id) for row in rows]
+
+
+def read_ended(
+    session: Session, job_ids: Sequence[int], *, answered: bool | None = None
+) -> dict[int, AnsweredJob | UnansweredJob]:
+    """Ended jobs by id; only those with an answer or only those without, where `answered` says so."""
+    rows = session.execute(
+        text(
+            """
+            SELECT j.id, j.line, j.custom_id, j.state, j.error_code, j.error_message, j.error_param,
+                   j.finished_at, a.model, a.text, a.finish_reason, a.prompt_tokens, a.cached_tokens,
+                   a.completion_tokens, a.revision, a.logprobs, a.notes
+            FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
+            WHERE j.id = ANY(:ids)
+              AND (CAST(:answered AS boolean) IS NULL OR (j.state = 'completed') = :answered)
+            """
+        ),
+        {"ids": list(job_ids), "answered": answered},
+    )
+    return {row.id: _answered(row) if row.state == "completed" else _unanswered(row) for row in rows}
+
+
+def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:
+    return AnsweredJob(
+        row.id,
+        row.line,
+        row.custom_id,
+        row.model,
+        row.finished_at,
+        row.text,
+        row.finish_reason,
+        row.prompt_tokens,
+        row.cached_tokens,
+        row.completion_tokens,
+        row.revision,
+        row.logprobs,
+        row.notes,
+    )
+
+
+def _unanswered(row: Row[tuple[object, ...]]) -> UnansweredJob:
+    return UnansweredJob(
+        row.id,
+        row.line,
+        row.custom_id,
+        JobState(row.state),
+        row.error_code,
+        row.error_message,
+        row.error_param,
+    )
