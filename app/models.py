@@ -138,8 +138,9 @@ batches = Table(
     Column("metadata", JSONB),
     Column("model", Text),
     Column("priority", Text, nullable=False, server_default=STANDARD),
-    # The batch whose failed jobs these are, once more.
+    # The batch whose jobs these are, once more.
     Column("retry_of", Text),
+    Column("retry_states", ARRAY(Text)),  # which of its jobs
     # Stop when so large a share of the jobs that ended has failed, looked at from so many on.
     Column("brake_share", Float),
     Column("brake_after", Integer),
@@ -149,6 +150,7 @@ batches = Table(
     counter("total"),
     counter("completed"),
     counter("failed"),
+    counter("bad_lines"),  # of the failed: lines that are no request
     counter("prompt_tokens", BigInteger),
     counter("cached_tokens", BigInteger),
     counter("completion_tokens", BigInteger),

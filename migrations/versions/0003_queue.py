@@ -67,6 +67,8 @@ def downgrade() -> None:
         "pace",
         "brake_after",
         "brake_share",
+        "bad_lines",
+        "retry_states",
         "retry_of",
         "priority",
     ):
@@ -85,6 +87,10 @@ def _add_columns() -> None:
     op.add_column("jobs", sa.Column("priority", sa.Text(), server_default=standard, nullable=False))
     op.add_column("batches", sa.Column("priority", sa.Text(), server_default=standard, nullable=False))
     op.add_column("batches", sa.Column("retry_of", sa.Text()))
+    op.add_column("batches", sa.Column("retry_states", sa.ARRAY(sa.Text())))
+    op.add_column(
+        "batches", sa.Column("bad_lines", sa.Integer(), server_default=sa.text("0"), nullable=False)
+    )
     op.add_column("batches", sa.Column("brake_share", sa.Float()))
     op.add_column("batches", sa.Column("brake_after", sa.Integer()))
     op.add_column("batches", sa.Column("pace", sa.Float()))
@@ -174,6 +180,15 @@ def _fill() -> None:
     op.execute(
         f"UPDATE batches SET ended_at = {ENDED_AT} "  # noqa: S608 - the constants above
         f"WHERE status IN ('completed', 'failed', 'expired', 'cancelled')"
+    )
+    # A line that is no request has no prompt.
+    op.execute(
+        """
+        UPDATE batches SET bad_lines = found.n FROM (
+            SELECT batch_id, count(*) AS n FROM jobs
+            WHERE batch_id IS NOT NULL AND state = 'failed' AND prompt::text = '{}' GROUP BY batch_id) AS found
+        WHERE batches.id = found.batch_id
+        """
     )
     op.execute(
         f"""
