@@ -116,7 +116,7 @@ class Ingest:
         kept = self._placer.keep(task.tenant_id, block.references())
         with transaction(self._sessions) as session:
             failed = self._insert(session, task, block, kept)
-            step = Step(block.bytes, block.count, len(block.lines), failed, block.model)
+            step = Step(block.bytes, block.count, len(block.lines), failed, len(failed), block.model)
             if not store.advance(session, task, step, lease_s=self._settings.lease_s):
                 raise LostBatch
         return replace(

@@ -65,6 +65,7 @@ class Step:
     lines: int
     jobs: int
     failed: Sequence[JobRow]  # over before they began
+    bad_lines: int  # of these: no requests
     model: str | None  # of the first line that is a request
 
 
@@ -136,7 +137,7 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
             counted AS (
                 UPDATE batches SET ingested_bytes = ingested_bytes + :bytes,
                     ingested_lines = ingested_lines + :lines, total = total + :jobs,
-                    failed = failed + (SELECT count(*) FROM ended),
+                    failed = failed + (SELECT count(*) FROM ended), bad_lines = bad_lines + :bad_lines,
                     model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
                 WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
                 RETURNING id, completed + failed AS seq),
@@ -153,6 +154,7 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
             "lines": step.lines,
             "jobs": step.jobs,
             "model": step.model,
+            "bad_lines": step.bad_lines,
             "ids": [row.id for row in step.failed],
             "numbers": [row.line for row in step.failed],
             "codes": [row.error.code for row in step.failed if row.error],
@@ -175,7 +177,8 @@ def start_batch(session: Session, task: IngestTask) -> bool:
     row = session.execute(
         text(
             """
-            UPDATE batches SET status = 'in_progress', in_progress_at = now(), lease_until = NULL
+            UPDATE batches SET status = 'in_progress', in_progress_at = now(), lease_until = NULL,
+                pace_at = now(), pace_ended = completed + failed
             WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
             RETURNING id
             """
@@ -234,7 +237,8 @@ def fail_batch(session: Session, batch_id: str) -> bool:
         text(
             """
             WITH ended AS (
-                UPDATE batches SET status = 'failed', failed_at = now(), ended_at = now(), lease_until = NULL
+                UPDATE batches SET status = 'failed', failed_at = now(), ended_at = now(),
+                    lease_until = NULL, bad_lines = 0
                 WHERE id = :id AND status = 'validating' AND errors IS NOT NULL RETURNING id),
             results AS (DELETE FROM results WHERE batch_id IN (SELECT id FROM ended)),
             explained AS (DELETE FROM batch_errors WHERE batch_id IN (SELECT id FROM ended))

@@ -300,7 +300,7 @@ def test_a_rejected_batch_is_cleared_by_whoever_comes_next(desk: Desk, ingest: I
 
 def test_a_block_counts_only_where_the_last_one_ended(desk: Desk) -> None:
     desk.submit(lines(1))
-    step = Step(bytes=10, lines=1, jobs=0, failed=(), model=None)
+    step = Step(bytes=10, lines=1, jobs=0, failed=(), bad_lines=0, model=None)
     with transaction(desk.sessions) as session:
         task = take_batch(session, lease_s=60)
         assert task
