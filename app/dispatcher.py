@@ -14,7 +14,10 @@ from app.ingest import Ingest
 from app.loops import Loop
 from app.objects import make_objects
 from app.queue import ChunkSender, is_amqp, make_celery
+from app.store import notices
+from app.store.notices import Listener
 from app.sweep import Sweeper
+from app.waking import waking_loop
 
 log = structlog.get_logger()
 
@@ -38,8 +41,10 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     sweeper = Sweeper(sessions=sessions)
     finalize = Finalize(sessions=sessions, objects=objects, settings=settings, stopping=stopping)
     idle_s = settings.dispatch_poll_s
+    ready = Event()
     return [
-        Loop("dispatch", dispatcher.step, idle_s=idle_s),
+        waking_loop(Listener(database, notices.JOBS), ready),
+        Loop("dispatch", dispatcher.step, idle_s=idle_s, wake=ready),
         Loop("ingest", ingest.step, idle_s=idle_s),
         Loop("sweep", sweeper.step, idle_s=idle_s),
         Loop("finalize", finalize.step, idle_s=idle_s),

@@ -14,12 +14,18 @@ LONGEST_PAUSE_S = 15.0
 
 
 class Loop:
-    """Runs `step` (True: there was work, come again at once) until `stop`; a step that raises is logged."""
+    """Runs `step` (True: there was work, come again at once) until `stop`; a step that raises is logged.
 
-    def __init__(self, name: str, step: Callable[[], bool], *, idle_s: float) -> None:
+    Whoever sets `wake` ends an idle wait before its time.
+    """
+
+    def __init__(
+        self, name: str, step: Callable[[], bool], *, idle_s: float, wake: Event | None = None
+    ) -> None:
         self.name = name
         self.step = step
         self._idle_s = idle_s
+        self._wake = wake or Event()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -29,6 +35,7 @@ class Loop:
     def stop(self) -> None:
         """Ask the loop to end after the step that runs."""
         self._stopping.set()
+        self._wake.set()
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the end; whether it came."""
@@ -40,7 +47,8 @@ class Loop:
         while not self._stopping.is_set():
             try:
                 if not self.step():
-                    self._stopping.wait(self._idle_s)
+                    self._wake.wait(self._idle_s)
+                    self._wake.clear()  # before the step that looks, so that no wake-up is lost
                 pause = FAULT_PAUSE_S
             except Exception:  # the top of a loop: a fault must not end it
                 telemetry.LOOP_FAULTS.labels(self.name).inc()
