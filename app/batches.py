@@ -13,7 +13,7 @@ from app.errors import Conflict, NotFound, RequestError
 from app.files import BATCH
 from app.ids import new_batch_id
 from app.limits import Limits
-from app.states import BatchStatus
+from app.states import BatchStatus, Priority
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
@@ -35,6 +35,7 @@ class Wish:
     metadata: Mapping[str, str] | None
     output_expires_after_s: int | None
 
+    priority: Priority = Priority.STANDARD
 
 @dataclass(frozen=True)
 class Page:
@@ -125,14 +126,17 @@ class Batches:
 
 def hash_wish(wish: Wish) -> str:
     """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
-    said = json.dumps({**vars(wish), "metadata": dict(wish.metadata or {})}, sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    said = {**vars(wish), "metadata": dict(wish.metadata or {})}
+    if wish.priority is Priority.STANDARD:  # as it was before there were priorities
+        del said["priority"]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _check_same(found: BatchRow | None, request_hash: str) -> None:
     if found is not None and found.request_hash != request_hash:
         raise Conflict(
             "This Idempotency-Key was used before, with another request.", code="idempotency_key_reused"
+            priority=wish.priority,
         )
 
 

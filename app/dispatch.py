@@ -12,6 +12,7 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.planner import Chunk, ChunkLimits, ReadyJob, plan_chunks, share
 from app.queue import queue_name
+from app.states import Priority
 from app.store import images, plans, workers
 from app.visual_tokens import visual_tokens
 
@@ -25,7 +26,7 @@ WORKER_FORGOTTEN_S = 86_400  # a row of a process that never said goodbye is of 
 class Sender(Protocol):
     def send(self, chunks: Sequence[Chunk]) -> None: ...
 
-    def depth(self, model: str) -> int: ...
+    def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int: ...
 
 
 class Dispatcher:
@@ -76,7 +77,7 @@ class Dispatcher:
             self._sender.send(chunks)
             plans.mark_queued(session, [candidate.id for candidate in candidates])
         for chunk in chunks:
-            telemetry.CHUNKS_SENT.labels(queue_name(chunk.model)).inc()
+            telemetry.CHUNKS_SENT.labels(queue_name(chunk.model, chunk.priority)).inc()
             telemetry.CHUNK_JOBS.observe(len(chunk.job_ids))
         log.info("chunks_sent", chunks=len(chunks), jobs=len(candidates))
         return len(candidates)
@@ -140,8 +141,10 @@ class Dispatcher:
         with transaction(self._sessions) as session:
             models = plans.count_queued(session)
         for model in models:
-            depth = self._sender.depth(model)
-            telemetry.QUEUE_MESSAGES.labels(queue_name(model)).set(depth)
+            depths = {priority: self._sender.depth(model, priority) for priority in Priority}
+            for priority, waiting in depths.items():
+                telemetry.QUEUE_MESSAGES.labels(queue_name(model, priority)).set(waiting)
+            depth = sum(depths.values())
             with transaction(self._sessions) as session:
                 found = plans.take_back_unheard(
                     session, model, after_s=self._settings.resend_s, queue_is_empty=depth == 0
@@ -174,4 +177,4 @@ def _ready_job(candidate: plans.Candidate, rows: Mapping[int, images.ImageRow], 
         row.id: visual_tokens(row.width, row.height, min_pixels=MIN_PIXELS, max_pixels=max_pixels)
         for row in found
     }
-    return ReadyJob(candidate.id, candidate.model, tokens, candidate.alone)
+    return ReadyJob(candidate.id, candidate.model, tokens, candidate.alone, candidate.priority)

@@ -17,6 +17,7 @@ from app.ids import job_name, job_number
 from app.limits import Limits
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
+from app.states import Priority
 from app.store.files import read_file
 from app.store.images import WantedImage
 from app.store.jobs import JobView, NewJob, insert_job, read_job
@@ -38,6 +39,7 @@ class JobWish:
     params: Mapping[str, Json]
     deadline_s: float | None
 
+    priority: Priority = Priority.STANDARD
 
 class Jobs:
     def __init__(self, *, sessions: Sessions, placer: Placer, limits: Limits, settings: Settings) -> None:
@@ -59,7 +61,7 @@ class Jobs:
             _check_files(session, tenant_id, request.images, wish)
             placed = place_images(session, tenant_id, request.images, kept, reuse_s=self._reuse_s)
             images = [placed[ref_hash(image)] for image in request.images]
-            job_id = insert_job(session, _new_job(tenant_id, request, images, wish.deadline_s))
+            job_id = insert_job(session, _new_job(tenant_id, request, images, wish))
             job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
         log.info("job_submitted", job=job_name(job_id), images=len(images))
         return job
@@ -111,9 +113,8 @@ def _check_files(session: Session, tenant_id: str, images: Sequence[ImageReferen
             raise NotFound(f"No such File object: {image.ref}", param=param, code="file_not_found")
 
 
-def _new_job(
-    tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], deadline_s: float | None
-) -> NewJob:
+def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], wish: JobWish) -> NewJob:
+    deadline_s = wish.deadline_s
     return NewJob(
         tenant_id=tenant_id,
         model=request.model,
@@ -129,3 +130,4 @@ def _found(job: JobView | None, name: str) -> JobView:
     if job is None:
         raise NotFound(f"No job has the id {name!r}.", param="job_id", code="job_not_found")
     return job
+        priority=wish.priority,

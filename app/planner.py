@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.states import Priority
+
 
 @dataclass(frozen=True)
 class Source:
@@ -24,14 +26,16 @@ class ReadyJob:
     model: str
     images: Mapping[int, int]
     alone: bool = False
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one message carries."""
+    """What one message carries: jobs of one model and one class."""
 
     model: str
     job_ids: tuple[int, ...]
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
@@ -79,27 +83,32 @@ def _fill(capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
 
 
 def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
-    """Cut jobs, in the order given, into chunks of one model within both limits.
+    """Cut jobs, in the order given, into chunks of one model and class within both limits.
 
     An image shared by jobs of a chunk counts once. A job that alone is over the budget still travels, by
-    itself; so does one that was on board when a process died.
+    itself; so does one that was on board when a process died, and one whose client waits on the line: a
+    chunk's answers are told when the last of them is there.
     """
     chunks: list[Chunk] = []
-    open_jobs: dict[str, list[int]] = {}
-    open_images: dict[str, dict[int, int]] = {}
+    open_jobs: dict[tuple[str, Priority], list[int]] = {}
+    open_images: dict[tuple[str, Priority], dict[int, int]] = {}
     for job in jobs:
-        if job.alone:
-            chunks.append(Chunk(job.model, (job.id,)))
+        if job.alone or job.priority is Priority.INTERACTIVE:
+            chunks.append(Chunk(job.model, (job.id,), job.priority))
             continue
-        aboard = open_jobs.setdefault(job.model, [])
-        images = open_images.setdefault(job.model, {})
+        lane = (job.model, job.priority)
+        aboard = open_jobs.setdefault(lane, [])
+        images = open_images.setdefault(lane, {})
         if aboard and _over(len(aboard) + 1, {**images, **job.images}, limits):
-            chunks.append(Chunk(job.model, tuple(aboard)))
+            chunks.append(Chunk(job.model, tuple(aboard), job.priority))
             aboard.clear()
             images.clear()
         aboard.append(job.id)
         images.update(job.images)
-    chunks.extend(Chunk(model, tuple(aboard)) for model, aboard in open_jobs.items() if aboard)
+    rest = (
+        Chunk(model, tuple(aboard), priority) for (model, priority), aboard in open_jobs.items() if aboard
+    )
+    chunks.extend(rest)
     return chunks
 
 

@@ -18,6 +18,7 @@ from kombu.messaging import Producer
 from app.config import Settings
 from app.errors import TransientWork
 from app.planner import Chunk
+from app.states import Priority
 
 RUN_CHUNK = "vqueue.run_chunk"
 DEAD = "vqueue.dead"
@@ -29,18 +30,19 @@ CONFIRM_WINDOW = 1_000  # unconfirmed messages at once
 VISIBILITY_S = 3600
 
 
-def queue_name(model: str) -> str:
-    """The queue of one model's chunks."""
-    return f"vqueue.run.{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}"
+def queue_name(model: str, priority: Priority = Priority.STANDARD) -> str:
+    """The queue of one model's chunks of one class; a colon is in no model's part of it."""
+    name = f"vqueue.run.{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}"
+    return name if priority is Priority.STANDARD else f"{name}:{priority}"
 
 
 def is_amqp(broker_url: str) -> bool:
     return broker_url.startswith(("amqp", "pyamqp"))
 
 
-def chunk_queue(model: str, *, amqp: bool) -> Queue:
+def chunk_queue(model: str, priority: Priority = Priority.STANDARD, *, amqp: bool) -> Queue:
     """On RabbitMQ a quorum queue, which survives a node; chunks delivered too often go to `vqueue.dead`."""
-    name = queue_name(model)
+    name = queue_name(model, priority)
     arguments = {
         "x-queue-type": "quorum",
         "x-delivery-limit": DELIVERY_LIMIT,
@@ -65,7 +67,7 @@ def dead_queue() -> Queue:
 def make_celery(settings: Settings) -> Celery:
     """The Celery app of worker and dispatcher. JSON only; late acks; no results, ETA or retries of its own.
 
-    Its queues are those of the models that a worker with these settings serves.
+    Its queues are those of the models that a worker with these settings serves, three for each.
     Retry times live in Postgres. The pool must not touch prefetch counts: with the threads pool that
     deadlocks after a RabbitMQ restart.
     """
@@ -88,7 +90,11 @@ def make_celery(settings: Settings) -> Celery:
         task_acks_late=True,
         task_reject_on_worker_lost=True,
         task_create_missing_queues=False,
-        task_queues=[chunk_queue(model, amqp=amqp) for model in settings.resident_models],
+        task_queues=[
+            chunk_queue(model, priority, amqp=amqp)
+            for model in settings.resident_models
+            for priority in Priority
+        ],
         worker_prefetch_multiplier=1,
         worker_enable_prefetch_count_reduction=False,
         worker_send_task_events=True,
@@ -178,11 +184,11 @@ class ChunkSender:
             for start in range(0, len(chunks), CONFIRM_WINDOW):
                 self._send_window(line, chunks[start : start + CONFIRM_WINDOW])
 
-    def depth(self, model: str) -> int:
-        """Chunks of a model that wait on the broker, those that a worker holds not counted."""
+    def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int:
+        """Chunks of a model and class that wait on the broker, those that a worker holds not counted."""
         with self._translated():
             line = self._open()
-            queue = self._declare(line, model)
+            queue = self._declare(line, model, priority)
             # Not a passive one: on Redis an empty queue does not exist.
             return queue.bind(line.producer.channel).queue_declare().message_count
 
@@ -194,7 +200,7 @@ class ChunkSender:
 
     def _send_window(self, line: _Line, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
-            queue = self._declare(line, chunk.model)
+            queue = self._declare(line, chunk.model, chunk.priority)
             shown = f"({len(chunk.job_ids)} jobs)"
             message = self._celery.amqp.as_task_v2(
                 uuid4().hex, RUN_CHUNK, args=[list(chunk.job_ids)], argsrepr=shown
@@ -218,8 +224,8 @@ class ChunkSender:
         self._line = _Line(connection, Producer(channel), _Confirms(channel))
         return self._line
 
-    def _declare(self, line: _Line, model: str) -> Queue:
-        queue = chunk_queue(model, amqp=self._amqp)
+    def _declare(self, line: _Line, model: str, priority: Priority) -> Queue:
+        queue = chunk_queue(model, priority, amqp=self._amqp)
         if queue.name not in line.declared:
             if self._amqp:
                 dead_queue().bind(line.producer.channel).declare()

@@ -66,6 +66,9 @@ class BatchCreate(Request):
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
+    priority: Literal["standard", "background"] = Field(
+        default="standard", description="(ours) background runs only what nobody else needs"
+    )
 
 
 class JobCreate(Request):
@@ -90,6 +93,9 @@ class JobCreate(Request):
     guided_choice: list[str] | None = Field(default=None, description="the answer is one of these texts")
     deadline_s: float | None = Field(
         default=None, gt=0, le=MONTH_S, description="seconds after which an unanswered job expires"
+    )
+    priority: Literal["interactive", "standard", "background"] = Field(
+        default="standard", description="all of one class go before any of the next"
     )
 
 

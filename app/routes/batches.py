@@ -11,6 +11,7 @@ from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_list, batch_object, result_list
 from app.schemas import BatchCreate, BatchList, BatchObject, ResultList, window_seconds
+from app.states import Priority
 
 # A batch's body is a few ids and at most 16 metadata pairs.
 BODY_BYTES = 256 * 1024
@@ -88,3 +89,4 @@ def _wish(body: BatchCreate) -> Wish:
         metadata=body.metadata,
         output_expires_after_s=expiry.seconds if expiry else None,
     )
+        priority=Priority(body.priority),

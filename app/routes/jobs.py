@@ -11,6 +11,7 @@ from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import job_object
 from app.schemas import JobCreate, JobObject
+from app.states import Priority
 
 PARAMS = {
     "max_tokens",
@@ -59,3 +60,4 @@ def _wish(body: JobCreate) -> JobWish:
         params=body.model_dump(include=PARAMS, exclude_none=True),
         deadline_s=body.deadline_s,
     )
+        priority=Priority(body.priority),

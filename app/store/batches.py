@@ -9,7 +9,7 @@ from sqlalchemy import Result, RowMapping, text
 from sqlalchemy.orm import Session
 
 from app.errors import LineError
-from app.states import BatchStatus
+from app.states import BatchStatus, Priority
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class NewBatch:
     output_expires_after_s: int | None
     request_hash: str
     idempotency_key: str | None
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,11 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
         text(
             """
             INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
-                                 output_expires_after_s, request_hash, idempotency_key, expires_at)
+                                 output_expires_after_s, request_hash, idempotency_key, priority,
+                                 expires_at)
             VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
-                    now() + :window_s * interval '1 second')
+                    :priority, now() + :window_s * interval '1 second')
             RETURNING *
             """
         ),

@@ -12,12 +12,12 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.errors import LineError
-from app.states import JobState
+from app.states import JobState, Priority
 from app.store.journal import NOTE_ERRORS, NOTE_RESULTS
 
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
-    "waiting_on, deadline, error_code, error_message, error_param, finished_at"
+    "waiting_on, deadline, priority, error_code, error_message, error_param, finished_at"
 )
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
@@ -40,6 +40,7 @@ class IngestTask:
     jobs: int
     is_rejected: bool
     object_key: str | None  # None when the input file was deleted
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
                 ORDER BY coalesce(lease_until, created_at) LIMIT 1 FOR UPDATE SKIP LOCKED)
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
-                      b.errors IS NOT NULL AS is_rejected,
+                      b.errors IS NOT NULL AS is_rejected, b.priority,
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key
             """
@@ -93,7 +94,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
         {"lease": lease_s},
     ).mappings()
     found = row.one_or_none()
-    return IngestTask(**found) if found else None
+    return IngestTask(**{**found, "priority": Priority(found["priority"])}) if found else None
 
 
 def draw_job_ids(session: Session, count: int) -> Sequence[int]:
@@ -299,6 +300,7 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         str(row.image_ids[0] if row.image_ids else 0),
         str(len(row.waiting_on)),
         task.expires_at.isoformat(),
+        task.priority,
         _escaped(error.code if error else None),
         _escaped(error.message if error else None),
         _escaped(error.param if error else None),

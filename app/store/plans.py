@@ -7,6 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.planner import Source
+from app.states import Priority
 from app.store.journal import FAILED
 
 
@@ -18,6 +19,7 @@ class Candidate:
     model: str
     image_ids: Sequence[int]
     alone: bool
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidat
     rows = session.execute(
         text(
             f"""
-            SELECT id, model, image_ids, alone FROM jobs
+            SELECT id, model, image_ids, alone, priority FROM jobs
             WHERE {where} AND model = :model AND state = 'ready'
               AND (not_before IS NULL OR not_before <= now())
             ORDER BY image_group, id LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -142,7 +144,7 @@ def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidat
         ),
         {"batch": source.batch_id, "tenant": source.tenant_id, "model": source.model, "limit": limit},
     ).all()
-    return [Candidate(row.id, row.model, row.image_ids, row.alone) for row in rows]
+    return [Candidate(row.id, row.model, row.image_ids, row.alone, Priority(row.priority)) for row in rows]
 
 
 def mark_queued(session: Session, job_ids: Sequence[int]) -> None:

@@ -69,6 +69,28 @@ def update(db: Sessions, **values: object) -> None:
         session.execute(sqlalchemy.update(batches).values(**values))
 
 
+def test_a_batch_may_ask_for_background_only(client: OpenAI, db: Sessions, file_id: str) -> None:
+    for body in ({}, {"priority": "background"}):
+        client.batches.create(
+            input_file_id=file_id, endpoint=ENDPOINT, completion_window="24h", extra_body=body
+        )
+    with transaction(db) as session:
+        stored = session.execute(sqlalchemy.select(batches.c.priority).order_by(batches.c.created_at))
+        assert list(stored.scalars()) == ["standard", "background"]
+
+
+@pytest.mark.parametrize("priority", ["interactive", "urgent", 1])
+def test_a_batch_of_no_such_priority_is_refused(client: OpenAI, file_id: str, priority: object) -> None:
+    with pytest.raises(openai.BadRequestError, match="'standard' or 'background'") as refused:
+        client.batches.create(
+            input_file_id=file_id,
+            endpoint=ENDPOINT,
+            completion_window="24h",
+            extra_body={"priority": priority},
+        )
+    assert refused.value.param == "priority"
+
+
 def test_a_new_batch_looks_as_the_sdk_expects(client: OpenAI, file_id: str) -> None:
     batch = create(client, file_id, metadata={"night": "1"})
     assert batch.id.startswith("batch_")

@@ -106,6 +106,13 @@ def test_prompt_and_params_are_stored_as_those_of_a_line(http: httpx.Client, row
     assert rows.one("SELECT params FROM jobs") == {"max_tokens": 7, "temperature": 0.5, "stop": ["\n"]}
 
 
+@pytest.mark.parametrize("priority", ["interactive", "standard", "background"])
+def test_a_job_may_have_any_priority(http: httpx.Client, rows: Rows, priority: str) -> None:
+    ask(http, priority=priority)
+    assert rows.one("SELECT priority FROM jobs") == priority
+    assert refuse(http, priority="urgent") == (400, "priority", "invalid_value")
+
+
 def test_a_job_waits_for_an_image_by_url(http: httpx.Client, rows: Rows) -> None:
     assert ask(http, image=URL)["status"] == "waiting"
     assert rows.all("SELECT ref FROM images WHERE state = 'pending'") == [URL]

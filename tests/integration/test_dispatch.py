@@ -11,7 +11,7 @@ from app.dispatch import Dispatcher
 from app.errors import TransientWork
 from app.model_list import read_models
 from app.planner import Chunk
-from app.states import JobState
+from app.states import JobState, Priority
 from app.store import workers
 from tests.rows import Rows
 
@@ -34,7 +34,7 @@ class Broker:
         if self.after_send:
             self.after_send()
 
-    def depth(self, model: str) -> int:
+    def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int:
         return self.waiting
 
     @property

@@ -73,6 +73,16 @@ def test_every_line_becomes_a_job(desk: Desk, ingest: Ingest) -> None:
     assert batch.in_progress_at is not None
 
 
+def test_jobs_have_the_priority_of_their_batch(desk: Desk, ingest: Ingest) -> None:
+    batch_id = desk.submit(lines(2))
+    Rows(desk.sessions).run("UPDATE batches SET priority = 'background'")
+    ingest.step()
+    assert Rows(desk.sessions).all("SELECT priority FROM jobs WHERE batch_id = :id", id=batch_id) == [
+        "background",
+        "background",
+    ]
+
+
 def test_a_prompt_is_stored_as_the_engine_wants_it(desk: Desk, ingest: Ingest) -> None:
     content = [image(PIXEL), {"type": "text", "text": "a\0b\u2028\\ \t\n'é"}]
     batch_id = desk.submit([line("tab\t\\N\n", content, max_tokens=4)])

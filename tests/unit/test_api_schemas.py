@@ -11,6 +11,7 @@ from app.batches import Wish, hash_wish
 from app.routes.bodies import documented
 from app.routes.errors import explain_body
 from app.schemas import BatchCreate, JobCreate, window_seconds
+from app.states import Priority
 
 
 def complaint(model: type[BaseModel], body: str) -> tuple[str, str | None, str | None]:
@@ -81,6 +82,7 @@ WISHES = st.builds(
     window_s=st.just(86_400),
     metadata=st.none() | st.dictionaries(st.text(max_size=1), st.text(max_size=1), max_size=2),
     output_expires_after_s=st.none() | st.just(3600),
+    priority=st.sampled_from([Priority.STANDARD, Priority.BACKGROUND]),
 )
 
 
