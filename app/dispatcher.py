@@ -1,4 +1,4 @@
-"""The dispatcher process: ingest, dispatch with the reaper, sweep and finalize, each a loop of its own."""
+"""The dispatcher process: ingest, dispatch with the reaper, watch, sweep and finalize, each in its loop."""
 
 import signal
 from threading import Event
@@ -8,18 +8,30 @@ import structlog
 from app import telemetry
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
+from app.deleter import Deleter
 from app.dispatch import Dispatcher
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.loops import Loop
 from app.objects import make_objects
+from app.orphans import Orphans
 from app.queue import ChunkSender, is_amqp, make_celery
+from app.retention import Retention
 from app.store import notices
 from app.store.notices import Listener
 from app.sweep import Sweeper
 from app.waking import waking_loop
+from app.watch import Watch
 
 log = structlog.get_logger()
+
+# What is old enough goes a minute later; what is doomed, at once; and a bucket is listed at leisure.
+RETENTION_POLL_S, DELETE_POLL_S, ORPHAN_PAGE_S = 60.0, 1.0, 1.0
+
+# A loop has one transaction open at most; some have a thread or two beside them.
+CONNECTIONS = 10
+# Written within seconds: these never wait behind the files of a batch of a million.
+SMALL_BATCH_JOBS = 20_000
 
 
 def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
@@ -29,7 +41,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     """
     database = make_engine(
         settings.database_url.get_secret_value(),
-        pool_size=max(4, settings.database_pool_size),
+        pool_size=max(CONNECTIONS, settings.database_pool_size),
         application="dispatcher",
     )
     sessions = make_sessions(database)
@@ -39,7 +51,14 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     dispatcher = Dispatcher(sessions=sessions, sender=sender, settings=settings)
     ingest = Ingest(sessions=sessions, objects=objects, settings=settings, stopping=stopping)
     sweeper = Sweeper(sessions=sessions)
-    finalize = Finalize(sessions=sessions, objects=objects, settings=settings, stopping=stopping)
+    watch = Watch(sessions=sessions, every_s=settings.heartbeat_s)
+    finalize, finalize_small = (
+        Finalize(sessions=sessions, objects=objects, settings=settings, stopping=stopping, most_jobs=most)
+        for most in (None, SMALL_BATCH_JOBS)
+    )
+    retention = Retention(sessions=sessions, settings=settings, stopping=stopping)
+    deleter = Deleter(sessions=sessions, objects=objects)
+    orphans = Orphans(sessions=sessions, objects=objects)
     idle_s = settings.dispatch_poll_s
     ready = Event()
     return [
@@ -47,7 +66,12 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
         Loop("dispatch", dispatcher.step, idle_s=idle_s, wake=ready),
         Loop("ingest", ingest.step, idle_s=idle_s),
         Loop("sweep", sweeper.step, idle_s=idle_s),
+        Loop("watch", watch.step, idle_s=settings.heartbeat_s),
         Loop("finalize", finalize.step, idle_s=idle_s),
+        Loop("retention", retention.step, idle_s=RETENTION_POLL_S),
+        Loop("delete", deleter.step, idle_s=DELETE_POLL_S),
+        Loop("orphans", orphans.step, idle_s=ORPHAN_PAGE_S),
+        Loop("finalize_small", finalize_small.step, idle_s=idle_s),
     ]
 
 

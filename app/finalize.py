@@ -33,7 +33,7 @@ class Stopped(Exception):
 class Finalize:
     """One batch per `step`. Whatever dies in the middle, the batch is taken again and gets the same bytes.
 
-    `stopping` ends a step after the page in hand.
+    `stopping` ends a step after the page in hand. With `most_jobs`, larger batches are left to others.
     """
 
     def __init__(
@@ -44,17 +44,19 @@ class Finalize:
         settings: Settings,
         stopping: Event | None = None,
         page_jobs: int = PAGE_JOBS,
+        most_jobs: int | None = None,
     ) -> None:
         self._sessions = sessions
         self._objects = objects
         self._lease_s = settings.lease_s
         self._stopping = stopping or Event()
         self._page_jobs = page_jobs
+        self._most_jobs = most_jobs
 
     def step(self) -> bool:
         """Finish one batch; False when none is ready for it. Raises what the servers we stand on raise."""
         with transaction(self._sessions) as session:
-            task = store.take_ended(session, lease_s=self._lease_s)
+            task = store.take_ended(session, lease_s=self._lease_s, most_jobs=self._most_jobs)
         if task is None:
             return False
         try:

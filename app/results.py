@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.states import JobState
+from app.states import BATCH_FAILED, JobState
 
 # Codes of failures that are not the request's own: told as status 500, all others as 400.
 OUR_FAULTS = frozenset(
@@ -41,6 +41,7 @@ NEVER_RUN = {
     ),
     JobState.CANCELLED: ("batch_cancelled", "This request was not executed: its batch was cancelled."),
 }
+STOPPED = "This request was not executed: its batch was stopped, since too many of its requests had failed."
 
 BROKEN = "\ufffd"
 
@@ -91,8 +92,8 @@ def output_line(job: AnsweredJob) -> bytes:
 
 def error_line(job: UnansweredJob) -> bytes:
     """A failed job as the response it would have had, one that never ran without any response."""
-    if job.state in NEVER_RUN:
-        code, message = NEVER_RUN[job.state]
+    code, message = _why_never_run(job)
+    if code is not None:
         return _line(job.id, job.custom_id, response=None, error={"code": code, "message": message})
     is_ours = job.error_code in OUR_FAULTS
     error = {
@@ -154,6 +155,12 @@ def logprobs(stored: StoredLogprobs | None) -> Body | None:
         for token, logprob, others in stored
     ]
     return {"content": content, "refusal": None}
+
+
+def _why_never_run(job: UnansweredJob) -> tuple[str, str] | tuple[None, None]:
+    if job.error_code == BATCH_FAILED:
+        return BATCH_FAILED, STOPPED
+    return NEVER_RUN.get(job.state, (None, None))
 
 
 def _token(token: str, logprob: float) -> Body:

@@ -7,6 +7,8 @@ from app.errors import Retry, TransientWork, WorkError
 
 # The code of TransientWork where our own object store does not answer.
 OUR_STORE_AWAY = "object_store_unavailable"
+# The code of jobs that failed unrun, because too many others of their batch had failed.
+BATCH_FAILED = "batch_failed"
 
 
 class JobState(StrEnum):
@@ -43,8 +45,12 @@ class BatchStatus(StrEnum):
 
 JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: frozenset({JobState.READY, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}),
-    JobState.READY: frozenset({JobState.QUEUED, JobState.RUNNING, JobState.CANCELLED, JobState.EXPIRED}),
-    JobState.QUEUED: frozenset({JobState.READY, JobState.RUNNING, JobState.CANCELLED, JobState.EXPIRED}),
+    JobState.READY: frozenset(
+        {JobState.QUEUED, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}
+    ),
+    JobState.QUEUED: frozenset(
+        {JobState.READY, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}
+    ),
     JobState.RUNNING: frozenset({JobState.READY, JobState.COMPLETED, JobState.FAILED}),
     JobState.COMPLETED: frozenset(),
     JobState.FAILED: frozenset(),
@@ -57,7 +63,7 @@ BATCH_MOVES: dict[BatchStatus, frozenset[BatchStatus]] = {
         {BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.CANCELLING, BatchStatus.FINALIZING}
     ),
     BatchStatus.IN_PROGRESS: frozenset({BatchStatus.FINALIZING, BatchStatus.CANCELLING}),
-    BatchStatus.FINALIZING: frozenset({BatchStatus.COMPLETED, BatchStatus.EXPIRED}),
+    BatchStatus.FINALIZING: frozenset({BatchStatus.COMPLETED, BatchStatus.EXPIRED, BatchStatus.FAILED}),
     BatchStatus.CANCELLING: frozenset({BatchStatus.CANCELLED}),
     BatchStatus.COMPLETED: frozenset(),
     BatchStatus.FAILED: frozenset(),

@@ -1,16 +1,17 @@
-"""Batches that end before their jobs do: past their deadline or cancelled, and swept of what is left."""
+"""Batches that end before their jobs do: past their deadline, cancelled or stopped, and swept of the rest."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.states import BATCH_FAILED
 from app.store.journal import COUNT_FAILED, ENDED_BY_BATCH, NOTE_RESULTS
 
 
 @dataclass(frozen=True)
 class SweepTask:
-    """A batch to sweep; `ending` is what its open jobs become: cancelled or expired."""
+    """A batch to sweep; `ending` is what its open jobs become: cancelled, expired or failed."""
 
     id: str
     ending: str
@@ -50,7 +51,7 @@ def find_to_sweep(session: Session, *, again_after_s: float) -> SweepTask | None
         text(
             """
             SELECT id, ending FROM batches
-            WHERE (status = 'cancelling' OR (status = 'finalizing' AND ending = 'expired'))
+            WHERE (status = 'cancelling' OR (status = 'finalizing' AND ending IN ('expired', 'failed')))
               AND (swept_at IS NULL
                    OR (completed + failed < total AND swept_at < now() - :again * interval '1 second'))
             ORDER BY swept_at NULLS FIRST LIMIT 1
@@ -75,7 +76,8 @@ def sweep_jobs(session: Session, task: SweepTask, *, after_line: int, limit: int
                 WHERE batch_id = :batch AND line > :after AND state IN ('waiting', 'ready', 'queued')
                 ORDER BY line LIMIT :limit FOR UPDATE),
             ended AS (
-                UPDATE jobs SET state = :ending, finished_at = now(), waiting_on = 0
+                UPDATE jobs SET state = :ending, finished_at = now(), waiting_on = 0,
+                    error_code = CASE WHEN :ending = 'failed' THEN :code END, error_message = NULL
                 FROM picked WHERE jobs.id = picked.id RETURNING jobs.id, jobs.batch_id),
             waits AS (
                 DELETE FROM job_waits WHERE (image_id, job_id) IN (
@@ -88,7 +90,7 @@ def sweep_jobs(session: Session, task: SweepTask, *, after_line: int, limit: int
             SELECT count(*) AS jobs, coalesce(max(line), 0) AS last_line FROM picked
             """  # noqa: S608 - pieces of our own
         ),
-        {"batch": task.id, "after": after_line, "limit": limit, "ending": task.ending},
+        {"batch": task.id, "after": after_line, "limit": limit, "ending": task.ending, "code": BATCH_FAILED},
     ).one()
     return Swept(row.jobs, row.last_line)
 

@@ -35,10 +35,10 @@ class ResultFile:
     expires_after_s: int | None
 
 
-def take_ended(session: Session, *, lease_s: float) -> FinalizeTask | None:
+def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None) -> FinalizeTask | None:
     """Take one batch in which every job has ended; others skip it while the lease runs.
 
-    A batch in progress becomes finalizing here.
+    A batch in progress becomes finalizing here. With `most_jobs`, larger ones are left to others.
     """
     row = session.execute(
         text(
@@ -50,12 +50,13 @@ def take_ended(session: Session, *, lease_s: float) -> FinalizeTask | None:
             WHERE id = (
                 SELECT id FROM batches
                 WHERE status IN ('in_progress', 'cancelling', 'finalizing')
-                  AND completed + failed >= total AND (lease_until IS NULL OR lease_until <= now())
+                  AND completed + failed >= total AND total <= coalesce(:most, total)
+                  AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)
             RETURNING id, tenant_id, ending, completed, failed, output_expires_after_s
             """
         ),
-        {"lease": lease_s},
+        {"lease": lease_s, "most": most_jobs},
     ).one_or_none()
     if row is None:
         return None
@@ -136,6 +137,7 @@ def end_batch(
             UPDATE batches SET status = ending, lease_until = NULL, output_file_id = :output,
                 error_file_id = :error, ended_at = now(),
                 completed_at = CASE WHEN ending = 'completed' THEN now() END,
+                failed_at = CASE WHEN ending = 'failed' THEN now() END,
                 expired_at = CASE WHEN ending = 'expired' THEN now() END,
                 cancelled_at = CASE WHEN ending = 'cancelled' THEN now() END
             WHERE id = :id AND status IN ('finalizing', 'cancelling') AND ending = :ending RETURNING id

@@ -8,13 +8,14 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from app.config import Settings
-from app.db import Sessions
-from app.errors import FatalWork, TransientWork
+from app.db import Sessions, transaction
+from app.errors import FatalWork, LineError, TransientWork
 from app.finalize import Finalize
 from app.ids import file_key
 from app.ingest import Ingest
 from app.objects import ObjectStore, make_objects
 from app.states import BatchStatus
+from app.store.watch import stop_batch
 from app.sweep import Sweeper
 from tests.desk import Desk, image, line, lines
 from tests.faulty import FaultyStore
@@ -238,6 +239,35 @@ def test_cancelling_lets_go_of_a_reader_that_died(
     assert desk.status(batch_id) is BatchStatus.CANCELLED
     dying.close()
     faulty.close()
+
+
+def test_a_stopped_batch_keeps_what_is_done_and_fails(
+    desk: Desk, ingest: Ingest, finalize: Finalize, sweeper: Sweeper
+) -> None:
+    batch_id = submitted(desk, ingest, lines(5))
+    desk.answer(batch_id, count=2)
+    error = LineError("too_many_failures", "Stopped.")
+    with transaction(desk.sessions) as session:
+        assert stop_batch(session, batch_id, error)
+    assert not finalize.step(), "open jobs are swept first"
+    sweeper.step()
+    assert finalize.step()
+    batch = desk.batch(batch_id)
+    assert (batch.status, batch.completed, batch.failed) == (BatchStatus.FAILED, 2, 3)
+    assert (batch.errors, batch.failed_at is None) == ((error,), False)
+    assert desk.ids(batch.output_file_id) == ["r1", "r2"]
+    rows = desk.result_lines(batch.error_file_id)
+    assert {(row["response"], row["error"]["code"]) for row in rows} == {(None, "batch_failed")}
+
+
+def test_a_small_batch_does_not_wait_behind_a_large_one(desk: Desk, ingest: Ingest) -> None:
+    large, small = submitted(desk, ingest, lines(4)), submitted(desk, ingest, lines(3))
+    for batch_id in (large, small):
+        desk.answer(batch_id)
+    beside = Finalize(sessions=desk.sessions, objects=desk.objects, settings=desk.settings, most_jobs=3)
+    assert beside.step()
+    assert not beside.step()
+    assert (desk.status(large), desk.status(small)) == (BatchStatus.IN_PROGRESS, BatchStatus.COMPLETED)
 
 
 def test_an_expired_batch_keeps_what_is_done(

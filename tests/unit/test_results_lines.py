@@ -123,6 +123,11 @@ def test_a_job_that_never_ran_has_no_response(state: JobState, code: str) -> Non
     assert row["error"]["message"]
 
 
+def test_a_job_of_a_stopped_batch_has_no_response() -> None:
+    row = read(error_line(replace(FAILED, error_code="batch_failed", error_message=None)))
+    assert (row["response"], row["error"]["code"]) == (None, "batch_failed")
+
+
 def test_a_line_without_a_custom_id_says_null() -> None:
     assert read(error_line(replace(FAILED, custom_id=None)))["custom_id"] is None
 

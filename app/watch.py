@@ -1,0 +1,56 @@
+"""Watches the batches in progress: measures their pace, and stops those that fail wholesale."""
+
+import structlog
+
+from app.db import Sessions, transaction
+from app.errors import LineError
+from app.pace import next_pace
+from app.store import watch as store
+from app.store.watch import Commonest, Failing
+
+log = structlog.get_logger()
+
+TOO_MANY_FAILURES = "too_many_failures"
+
+
+class Watch:
+    """One look at all of them per `step`. Several may run at once: a batch is measured and stopped once."""
+
+    def __init__(self, *, sessions: Sessions, every_s: float) -> None:
+        self._sessions = sessions
+        self._every_s = every_s
+
+    def step(self) -> bool:
+        """Always False: the next look is for later."""
+        self._measure()
+        self._brake()
+        return False
+
+    def _measure(self) -> None:
+        with transaction(self._sessions) as session:
+            samples = store.read_samples(session, older_than_s=self._every_s / 2)
+            paces = [
+                next_pace(one.pace, jobs=one.ended - one.pace_ended, seconds=one.seconds) for one in samples
+            ]
+            if samples:
+                store.note_paces(session, list(zip(samples, paces, strict=True)))
+
+    def _brake(self) -> None:
+        with transaction(self._sessions) as session:
+            failing = store.find_failing(session)
+        for batch in failing:
+            with transaction(self._sessions) as session:
+                error = stop_error(batch, store.read_commonest(session, batch.batch_id))
+                stopped = store.stop_batch(session, batch.batch_id, error)
+            if stopped:
+                log.warning("batch_stopped", batch=batch.batch_id, ended=batch.ended, failed=batch.failed)
+
+
+def stop_error(batch: Failing, commonest: Commonest) -> LineError:
+    """What the owner of a stopped batch is told."""
+    return LineError(
+        TOO_MANY_FAILURES,
+        f"Stopped: {batch.failed:,} of the {batch.ended:,} requests that had ended had failed "
+        f"({batch.failed / batch.ended:.0%}; the limit is {batch.share:.0%}). "
+        f"The commonest error, {commonest.jobs:,} times: {commonest.code}: {commonest.message}",
+    )
