@@ -18,6 +18,7 @@ from app.limits import Limits
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
 from app.states import Priority
+from app.store import notices
 from app.store.files import read_file
 from app.store.images import WantedImage
 from app.store.jobs import JobView, NewJob, insert_job, read_job
@@ -41,6 +42,15 @@ class JobWish:
 
     priority: Priority = Priority.STANDARD
 
+@dataclass(frozen=True)
+class Terms:
+    """What holds for a job beside its request; `image_params` as in `JobWish`."""
+
+    image_params: Sequence[str]
+    deadline_s: float | None
+    priority: Priority
+
+
 class Jobs:
     def __init__(self, *, sessions: Sessions, placer: Placer, limits: Limits, settings: Settings) -> None:
         self._sessions = sessions
@@ -54,15 +64,30 @@ class Jobs:
         """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong."""
         if refusal := self._limits.refusal():
             raise refusal
-        request = self._check(wish)
+        terms = Terms(wish.image_params, wish.deadline_s, wish.priority)
+        return self._accept(tenant_id, self._check(wish), terms)
+
+    def submit_chat(self, tenant_id: str, body: Mapping[str, Json], *, deadline_s: float) -> JobView:
+        """Accept the body of a chat completion as a job of the highest class."""
+        if refusal := self._limits.refusal():
+            raise refusal
+        request = parse_chat_body(body, self._rules)
+        return self._accept(
+            tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE)
+        )
+
+    def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
         kept = self._placer.keep(tenant_id, request.images)
-        _check_kept(request.images, kept, wish)
+        _check_kept(request.images, kept, terms)
         with transaction(self._sessions) as session:
-            _check_files(session, tenant_id, request.images, wish)
+            _check_files(session, tenant_id, request.images, terms)
             placed = place_images(session, tenant_id, request.images, kept, reuse_s=self._reuse_s)
             images = [placed[ref_hash(image)] for image in request.images]
-            job_id = insert_job(session, _new_job(tenant_id, request, images, wish))
+            job_id = insert_job(session, _new_job(tenant_id, request, images, terms))
             job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
+            if terms.priority is Priority.INTERACTIVE:
+                waits = not all(image.stored for image in images)
+                notices.notify(session, notices.IMAGES if waits else notices.JOBS)
         log.info("job_submitted", job=job_name(job_id), images=len(images))
         return job
 
@@ -101,20 +126,20 @@ def _own_param(param: str | None, wish: JobWish) -> str | None:
     return wish.image_params[number] if number < len(wish.images) else "question"
 
 
-def _check_kept(images: Sequence[ImageReference], kept: KeptImages, wish: JobWish) -> None:
-    for image, param in zip(images, wish.image_params, strict=True):
+def _check_kept(images: Sequence[ImageReference], kept: KeptImages, terms: Terms) -> None:
+    for image, param in zip(images, terms.image_params, strict=True):
         if error := kept.unusable.get(ref_hash(image)):
             raise RequestError(error.message, code=error.code, param=param)
 
 
-def _check_files(session: Session, tenant_id: str, images: Sequence[ImageReference], wish: JobWish) -> None:
-    for image, param in zip(images, wish.image_params, strict=True):
+def _check_files(session: Session, tenant_id: str, images: Sequence[ImageReference], terms: Terms) -> None:
+    for image, param in zip(images, terms.image_params, strict=True):
         if image.kind is RefKind.FILE and read_file(session, tenant_id, image.ref) is None:
             raise NotFound(f"No such File object: {image.ref}", param=param, code="file_not_found")
 
 
-def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], wish: JobWish) -> NewJob:
-    deadline_s = wish.deadline_s
+def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], terms: Terms) -> NewJob:
+    deadline_s = terms.deadline_s
     return NewJob(
         tenant_id=tenant_id,
         model=request.model,
@@ -130,4 +155,4 @@ def _found(job: JobView | None, name: str) -> JobView:
     if job is None:
         raise NotFound(f"No job has the id {name!r}.", param="job_id", code="job_not_found")
     return job
-        priority=wish.priority,
+        priority=terms.priority,
