@@ -13,6 +13,7 @@ from app.errors import Conflict, NotFound, RequestError
 from app.files import BATCH
 from app.ids import new_batch_id
 from app.limits import Limits
+from app.removal import remove_batch
 from app.states import BatchStatus, Priority
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
@@ -34,8 +35,8 @@ class Wish:
     window_s: int
     metadata: Mapping[str, str] | None
     output_expires_after_s: int | None
-
     priority: Priority = Priority.STANDARD
+
 
 @dataclass(frozen=True)
 class Page:
@@ -105,6 +106,21 @@ class Batches:
             log.info("batch_cancelling", batch=batch_id)
         return batch
 
+    def delete(self, tenant_id: str, batch_id: str) -> None:
+        """Let an ended batch be gone, its output and error files with it; `Conflict` for one that runs.
+
+        The dispatcher removes its rows.
+        """
+        with transaction(self._sessions) as session:
+            if not remove_batch(session, tenant_id, batch_id):
+                batch = found(store.read_batch(session, tenant_id, batch_id), batch_id)
+                raise Conflict(
+                    f"Batch {batch_id} cannot be deleted: its status is {batch.status.value}.",
+                    param="batch_id",
+                    code="batch_not_deletable",
+                )
+        log.info("batch_deleted", batch=batch_id)
+
     def _insert(
         self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
     ) -> BatchRow:
@@ -118,6 +134,7 @@ class Batches:
             window_s=wish.window_s,
             metadata=json.dumps(wish.metadata) if wish.metadata else None,
             output_expires_after_s=wish.output_expires_after_s,
+            priority=wish.priority,
             request_hash=request_hash,
             idempotency_key=idempotency_key,
         )
@@ -136,7 +153,6 @@ def _check_same(found: BatchRow | None, request_hash: str) -> None:
     if found is not None and found.request_hash != request_hash:
         raise Conflict(
             "This Idempotency-Key was used before, with another request.", code="idempotency_key_reused"
-            priority=wish.priority,
         )
 
 

@@ -19,6 +19,9 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app.model_list import ModelEntry, check_aliases, read_aliases, read_models
 
 MIB = 2**20
+DAY_S = 86_400
+# An image's last use is known to the hour.
+LEAST_IMAGES_S = 3600
 # The settings that each model of `models` may have for itself.
 PER_MODEL = (
     "device",
@@ -125,6 +128,11 @@ class Settings(BaseSettings):
     disk_min_free_bytes: int = Field(default=0, ge=0)  # of `data_dir`; 0 switches the check off
     data_dir: Path | None = None
 
+    # How long things are kept; 0 is for ever.
+    retention_files_s: int = Field(default=0, ge=0)  # uploaded files, whatever their clients ask for
+    retention_batches_s: int = Field(default=30 * DAY_S, ge=0)  # after their end; direct jobs too
+    retention_images_s: int = Field(default=30 * DAY_S, ge=0)  # after their last use
+
     # The queue.
     lease_s: float = Field(default=60.0, gt=0)
     heartbeat_s: float = Field(default=10.0, gt=0)
@@ -190,6 +198,15 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"VQUEUE_HEARTBEAT_S is {self.heartbeat_s:g}: it must be at most a third of VQUEUE_LEASE_S, "
                 f"which is {self.lease_s:g}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_retention(self) -> Self:
+        if 0 < self.retention_images_s < LEAST_IMAGES_S:
+            raise ValueError(
+                f"VQUEUE_RETENTION_IMAGES_S is {self.retention_images_s}: it must be at least "
+                f"{LEAST_IMAGES_S}, or 0 to keep images for ever"
             )
         return self
 

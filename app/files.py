@@ -5,12 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import structlog
+
 from app.db import Sessions, transaction
 from app.errors import NotFound, RequestError, TooLarge, WorkError
 from app.ids import file_key, new_file_id
 from app.limits import Limits
 from app.multipart import Part
 from app.objects import ObjectStore
+from app.removal import remove_file
 from app.store import files as store
 from app.store.files import FileRow, NewFile
 
@@ -26,6 +29,8 @@ FILENAME_CHARS = 255
 # A form of ours has four fields.
 MOST_FIELDS = 16
 OCTETS = "application/octet-stream"
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -49,18 +54,26 @@ class _Draft:
 
 class Files:
     def __init__(
-        self, *, sessions: Sessions, objects: ObjectStore, limits: Limits, batch_max_bytes: int
+        self,
+        *,
+        sessions: Sessions,
+        objects: ObjectStore,
+        limits: Limits,
+        batch_max_bytes: int,
+        longest_s: int = 0,
     ) -> None:
+        """A file lives for at most `longest_s` seconds, whatever is asked for; 0 sets no limit."""
         self._sessions = sessions
         self._objects = objects
         self._limits = limits
+        self._longest_s = longest_s
         self._max_bytes = dict.fromkeys(PURPOSES, FILE_BYTES) | {BATCH: batch_max_bytes}
 
     def upload(self, tenant_id: str, parts: Iterable[Part]) -> FileRow:
         """Keep the file of a form. Its bytes pass through unheld; the fields may come in any order.
 
         What was stored is taken back when the form turns out to be wrong. Only a crash, or Postgres failing
-        at the end, may leave bytes behind that no file points to.
+        at the end, may leave bytes behind that no file points to: `app.orphans` finds those.
         """
         if refusal := self._limits.disk_refusal():
             raise refusal
@@ -89,7 +102,7 @@ class Files:
         with transaction(self._sessions) as session:
             file = store.read_file(session, tenant_id, file_id)
         if file is None:
-            raise NotFound(f"No such File object: {file_id}", param="id", code="file_not_found")
+            raise _not_found(file_id)
         return file
 
     def list(
@@ -118,11 +131,19 @@ class Files:
         return self._objects.open(file.object_key)
 
     def delete(self, tenant_id: str, file_id: str) -> None:
-        file = self.read(tenant_id, file_id)
-        # The bytes go first: a crash in between leaves a file that can be deleted again, not bytes for ever.
-        self._objects.delete(file.object_key)
+        """Remove a file and, if the object store answers, its bytes; else the dispatcher does it later.
+
+        A batch that still reads it fails with `file_not_found`, as at OpenAI: what its owner deletes is gone,
+        and no queue has a say in that.
+        """
         with transaction(self._sessions) as session:
-            store.delete_file(session, tenant_id, file_id)
+            file = remove_file(session, tenant_id, file_id)
+        if file is None:
+            raise _not_found(file_id)
+        try:
+            self._objects.delete(file.object_key)
+        except WorkError as error:
+            log.info("file_bytes_left", file=file_id, code=error.code)
 
     def _store(self, tenant_id: str, file_id: str, part: Part, purpose: str | None) -> _Draft:
         """Stream the file's bytes away. What is known of its purpose by now is checked before."""
@@ -157,7 +178,7 @@ class Files:
             content_type=draft.content_type,
             bytes=draft.bytes,
             object_key=draft.key,
-            expires_after_s=_expires_after_s(fields),
+            expires_after_s=_shorter(_expires_after_s(fields), self._longest_s),
         )
 
 
@@ -187,6 +208,13 @@ def _expires_after_s(fields: Mapping[str, str]) -> int | None:
     return int(seconds)
 
 
+def _shorter(asked_s: int | None, longest_s: int) -> int | None:
+    """How long a file lives for which a client asks for so long, None being for ever."""
+    if not longest_s:
+        return asked_s
+    return min(asked_s or longest_s, longest_s)
+
+
 def _clean_filename(filename: str) -> str:
     """The last part of a path, without control characters; a client's folders are not our business."""
     name = filename.replace("\\", "/").rsplit("/", 1)[-1]
@@ -203,6 +231,10 @@ def _content_type(given: str | None, filename: str) -> str:
     if filename.lower().endswith(".jsonl"):
         return "application/jsonl"
     return mimetypes.guess_type(filename)[0] or OCTETS
+
+
+def _not_found(file_id: str) -> NotFound:
+    return NotFound(f"No such File object: {file_id}", param="id", code="file_not_found")
 
 
 def _wrong(param: str, reason: str) -> RequestError:

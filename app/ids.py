@@ -1,8 +1,23 @@
 """The public names of things: `batch_…`, `file-…`, `job_…`, and the keys of stored objects."""
 
+import re
 import secrets
+from dataclasses import dataclass
 
 from app.errors import NotFound
+
+_FILE_KEY = re.compile(r"files/([^/]+)/(file-([0-9a-f]{32})(?:-output|-error)?)")
+_IMAGE_KEY = re.compile(r"images/([^/]+)/([0-9a-f]{2})/(\2[0-9a-f]{62})")
+
+
+@dataclass(frozen=True)
+class KeyParts:
+    """What the key of an object of ours says; `batch_id` is whose result file it is, if it is one."""
+
+    tenant_id: str
+    file_id: str | None = None
+    batch_id: str | None = None
+    content_hash: str | None = None
 
 
 def new_batch_id() -> str:
@@ -45,3 +60,12 @@ def image_key(tenant_id: str, content_hash: str) -> str:
 def result_file_id(batch_id: str, part: str) -> str:
     """The id of a batch's output or error file: fixed by the batch, so that writing it twice is harmless."""
     return f"file-{batch_id.removeprefix('batch_')}-{part}"
+
+
+def key_parts(key: str) -> KeyParts | None:
+    """What `file_key` or `image_key` made this of; None for a key that is none of ours."""
+    if found := _FILE_KEY.fullmatch(key):
+        return KeyParts(found[1], file_id=found[2], batch_id=f"batch_{found[3]}")
+    if found := _IMAGE_KEY.fullmatch(key):
+        return KeyParts(found[1], content_hash=found[3])
+    return None

@@ -12,7 +12,7 @@ from app.chat import ChatRequest, chat_rules, parse_chat_body
 from app.checks import Json
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.errors import NotFound, RequestError
+from app.errors import Conflict, NotFound, RequestError
 from app.ids import job_name, job_number
 from app.limits import Limits
 from app.placing import KeptImages, Placer, place_images
@@ -22,6 +22,7 @@ from app.store import notices
 from app.store.files import read_file
 from app.store.images import WantedImage
 from app.store.jobs import JobView, NewJob, insert_job, read_job
+from app.store.retention import delete_job
 
 log = structlog.get_logger()
 
@@ -39,8 +40,8 @@ class JobWish:
     model: str | None
     params: Mapping[str, Json]
     deadline_s: float | None
-
     priority: Priority = Priority.STANDARD
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -72,9 +73,7 @@ class Jobs:
         if refusal := self._limits.refusal():
             raise refusal
         request = parse_chat_body(body, self._rules)
-        return self._accept(
-            tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE)
-        )
+        return self._accept(tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE))
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
         kept = self._placer.keep(tenant_id, request.images)
@@ -95,6 +94,17 @@ class Jobs:
         """A job of this tenant by its public name; `NotFound` for any other."""
         with transaction(self._sessions) as session:
             return _found(read_job(session, tenant_id, job_number(name)), name)
+
+    def delete(self, tenant_id: str, name: str) -> None:
+        """Remove a job that has ended, with its answer; `Conflict` for one that has not."""
+        with transaction(self._sessions) as session:
+            if not delete_job(session, tenant_id, job_number(name)):
+                job = _found(read_job(session, tenant_id, job_number(name)), name)
+                reason = "it belongs to a batch" if job.finished_at else f"its status is {job.state.value}"
+                raise Conflict(
+                    f"Job {name} cannot be deleted: {reason}.", param="job_id", code="job_not_deletable"
+                )
+        log.info("job_deleted", job=name)
 
     def _check(self, wish: JobWish) -> ChatRequest:
         try:
@@ -148,6 +158,7 @@ def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage]
         image_ids=[image.id for image in images],
         waiting_image_ids=[image.id for image in images if not image.stored],
         deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
+        priority=terms.priority,
     )
 
 
@@ -155,4 +166,3 @@ def _found(job: JobView | None, name: str) -> JobView:
     if job is None:
         raise NotFound(f"No job has the id {name!r}.", param="job_id", code="job_not_found")
     return job
-        priority=terms.priority,

@@ -81,7 +81,11 @@ def wire(settings: Settings) -> Services:
         objects=objects,
         keys=Keys(sessions=sessions),
         files=Files(
-            sessions=sessions, objects=objects, limits=limits, batch_max_bytes=settings.file_max_bytes
+            sessions=sessions,
+            objects=objects,
+            limits=limits,
+            batch_max_bytes=settings.file_max_bytes,
+            longest_s=settings.retention_files_s,
         ),
         batches=Batches(sessions=sessions, limits=limits),
         progress=Progress(sessions=sessions),

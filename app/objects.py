@@ -1,8 +1,9 @@
 """The object store (S3): bytes in and out in streams, and its errors translated into ours."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from io import BytesIO
 from typing import Any
 
@@ -38,6 +39,12 @@ class ObjectInfo:
     bytes: int
     content_type: str
     etag: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    key: str
+    changed_at: datetime
 
 
 class ObjectStore:
@@ -119,6 +126,12 @@ class ObjectStore:
             for page in pages:
                 found = (item["Key"] for item in page.get("Contents", ()))
                 yield from (key for key in found if not key.endswith("/"))
+
+    def page(self, prefix: str, *, after: str) -> Sequence[Listed]:
+        """The next thousand of our objects whose keys begin so and come behind `after`."""
+        with self._translated(self.bucket, prefix):
+            answer = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, StartAfter=after)
+        return [Listed(item["Key"], item["LastModified"]) for item in answer.get("Contents", ())]
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""

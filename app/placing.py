@@ -13,6 +13,7 @@ from app.ids import image_key
 from app.images import content_hash, image_limits, inspect
 from app.objects import ObjectStore
 from app.references import ImageReference, RefKind, ref_hash
+from app.store.doomed import spare
 from app.store.images import ImageWish, StoredImage, WantedImage, find_kept, keep_image, want_images
 
 # Puts of small objects wait for the store, not for us: a local one took 250/s one by one.
@@ -42,12 +43,14 @@ class Placer:
 
         Raises TransientWork when the object store is away.
         """
-        given = {ref_hash(one): one.data for one in references if one.kind is RefKind.DATA}
+        given = {ref_hash(one): one for one in references if one.kind is RefKind.DATA}
         if not given:
             return KeptImages({}, {}, {})
         with transaction(self._sessions) as session:
             rows = find_kept(session, tenant_id, list(given))
-        new = {key: data for key, data in given.items() if key not in rows}
+            new = {key: one.data for key, one in given.items() if key not in rows}
+            # Their refs are their content hashes. Before the puts, as app.deleter says.
+            spare(session, [image_key(tenant_id, given[key].ref) for key in new])
         put = self._threads.map(lambda data: self._put(tenant_id, data), new.values())
         found = dict(zip(new, put, strict=True))
         return KeptImages(

@@ -184,6 +184,12 @@ class BatchObject(BaseModel):
     metadata: dict[str, str] | None
 
 
+class BatchDeleted(BaseModel):
+    id: str
+    object: Literal["batch"] = "batch"
+    deleted: Literal[True] = True
+
+
 class BatchList(BaseModel):
     object: Literal["list"] = "list"
     data: list[BatchObject]
@@ -263,6 +269,12 @@ class JobObject(BaseModel):
     finished_at: int | None
     answer: JobAnswer | None
     error: JobError | None
+
+
+class JobDeleted(BaseModel):
+    id: str
+    object: Literal["job"] = "job"
+    deleted: Literal[True] = True
 
 
 class ModelObject(BaseModel):

@@ -38,6 +38,11 @@ CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", [
 CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))
 JOBS_ENDED = Counter("vqueue_jobs_ended", "Jobs that ended, with their error code.", ["outcome", "code"])
 JOBS_RETURNED = Counter("vqueue_jobs_returned", "Jobs that went back to ready, by reason.", ["reason"])
+OBJECTS_DELETED = Counter("vqueue_objects_deleted", "Objects of the store that were deleted.")
+ORPHANS = Counter("vqueue_orphans", "Objects of the store that no row knew.")
+ROWS_DELETED = Counter(
+    "vqueue_rows_deleted", "Rows that retention and deletion removed, by table.", ["table"]
+)
 FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
 STEP_FILL = Histogram("vqueue_step_fill", "Rows of a step over the most it may have.", buckets=SHARE)
 STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every running row a token.")

@@ -9,6 +9,7 @@ from app.images import Limits, content_hash, inspect
 from app.objects import ObjectMissing, ObjectStore
 from app.references import RefKind, parse_reference
 from app.store import files
+from app.store.doomed import spare
 from app.store.images import FetchTask, StoredImage
 
 
@@ -46,7 +47,10 @@ class SourceReader:
         """Check and store; ImageError if it is no image that we take."""
         info = inspect(data, self._limits)
         digest = content_hash(data)
-        self._objects.put(image_key(task.tenant_id, digest), data, content_type=info.content_type)
+        key = image_key(task.tenant_id, digest)
+        with transaction(self._sessions) as session:  # before the put, as app.deleter says
+            spare(session, [key])
+        self._objects.put(key, data, content_type=info.content_type)
         return StoredImage(digest, info.format, info.width, info.height, len(data))
 
     def _from_bucket(self, ref: str) -> bytes:

@@ -10,7 +10,7 @@ from app.progress import Progress
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_list, batch_object, result_list
-from app.schemas import BatchCreate, BatchList, BatchObject, ResultList, window_seconds
+from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, ResultList, window_seconds
 from app.states import Priority
 
 # A batch's body is a few ids and at most 16 metadata pairs.
@@ -76,6 +76,12 @@ def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> API
         page = progress.results(tenant.id, batch_id, after=after, limit=limit, answered=answered)
         return Response(result_list(page), media_type="application/json")
 
+    @router.delete("/{batch_id}")
+    def delete(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchDeleted:
+        """Delete a batch that has ended, with its answers, output file and error file."""
+        batches.delete(tenant.id, batch_id)
+        return BatchDeleted(id=batch_id)
+
     return router
 
 
@@ -88,5 +94,5 @@ def _wish(body: BatchCreate) -> Wish:
         window_s=window_seconds(body.completion_window),
         metadata=body.metadata,
         output_expires_after_s=expiry.seconds if expiry else None,
-    )
         priority=Priority(body.priority),
+    )

@@ -10,7 +10,7 @@ from app.lines import MAX_LINE_BYTES
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import job_object
-from app.schemas import JobCreate, JobObject
+from app.schemas import JobCreate, JobDeleted, JobObject
 from app.states import Priority
 
 PARAMS = {
@@ -45,6 +45,12 @@ def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:
     def read(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobObject:
         return job_object(jobs.read(tenant.id, job_id))
 
+    @router.delete("/{job_id}")
+    def delete(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobDeleted:
+        """Delete a job that has ended, with its answer."""
+        jobs.delete(tenant.id, job_id)
+        return JobDeleted(id=job_id)
+
     return router
 
 
@@ -59,5 +65,5 @@ def _wish(body: JobCreate) -> JobWish:
         model=body.model,
         params=body.model_dump(include=PARAMS, exclude_none=True),
         deadline_s=body.deadline_s,
-    )
         priority=Priority(body.priority),
+    )

@@ -87,7 +87,7 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
 def read_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
     return _one(
         session.execute(
-            text("SELECT * FROM batches WHERE id = :id AND tenant_id = :tenant"),
+            text("SELECT * FROM batches WHERE id = :id AND tenant_id = :tenant AND deleted_at IS NULL"),
             {"id": batch_id, "tenant": tenant_id},
         )
     )
@@ -110,7 +110,7 @@ def find_repeated(session: Session, tenant_id: str, request_hash: str, *, within
                 """
                 SELECT * FROM batches
                 WHERE tenant_id = :tenant AND created_at > now() - :within * interval '1 second'
-                  AND request_hash = :hash AND idempotency_key IS NULL
+                  AND request_hash = :hash AND idempotency_key IS NULL AND deleted_at IS NULL
                 ORDER BY created_at DESC, id DESC LIMIT 1
                 """
             ),
@@ -127,7 +127,7 @@ def list_batches(
         text(
             """
             SELECT * FROM batches
-            WHERE tenant_id = :tenant
+            WHERE tenant_id = :tenant AND deleted_at IS NULL
               AND (CAST(:after_id AS text) IS NULL
                    OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
             ORDER BY created_at DESC, id DESC LIMIT :limit

@@ -32,6 +32,15 @@ class FileRow:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True)
+class DeletedFile:
+    """A file whose row is gone, and whose bytes are to follow."""
+
+    id: str
+    tenant_id: str
+    object_key: str
+
+
 def insert_file(session: Session, file: NewFile) -> FileRow:
     row = session.execute(
         text(
@@ -98,13 +107,49 @@ def list_files(
     return [_file(row) for row in rows.mappings()]
 
 
-def delete_file(session: Session, tenant_id: str, file_id: str) -> bool:
-    """Whether there was such a file."""
+def delete_file(session: Session, tenant_id: str, file_id: str) -> DeletedFile | None:
+    """Remove a file that has not expired; what is left to delete of it, None where there is none."""
     row = session.execute(
-        text("DELETE FROM files WHERE id = :id AND tenant_id = :tenant RETURNING id"),
+        text(
+            """
+            DELETE FROM files
+            WHERE id = :id AND tenant_id = :tenant AND (expires_at IS NULL OR expires_at > now())
+            RETURNING id, tenant_id, object_key
+            """
+        ),
         {"id": file_id, "tenant": tenant_id},
     ).one_or_none()
-    return row is not None
+    return DeletedFile(*row) if row else None
+
+
+def delete_expired(session: Session, *, limit: int) -> list[DeletedFile]:
+    """Remove files whose time is over; others skip them.
+
+    What an open batch or direct job of their time may need stays: the input of a batch that still reads it,
+    and pictures, which jobs name by the file's id.
+    """
+    rows = session.execute(
+        text(
+            """
+            DELETE FROM files USING (
+                SELECT id FROM files
+                WHERE expires_at <= now() AND NOT EXISTS (
+                    SELECT FROM batches b
+                    WHERE b.tenant_id = files.tenant_id
+                      AND b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
+                      AND (b.input_file_id = files.id AND b.status = 'validating'
+                           OR files.purpose IN ('vision', 'user_data') AND b.created_at < files.expires_at))
+                  AND NOT (files.purpose IN ('vision', 'user_data') AND EXISTS (
+                    SELECT FROM jobs j
+                    WHERE j.batch_id IS NULL AND j.state IN ('waiting', 'ready', 'queued')
+                      AND j.tenant_id = files.tenant_id AND j.created_at < files.expires_at))
+                ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS expired
+            WHERE files.id = expired.id RETURNING files.id, files.tenant_id, files.object_key
+            """
+        ),
+        {"limit": limit},
+    )
+    return [DeletedFile(*row) for row in rows]
 
 
 def _file(row: RowMapping) -> FileRow:

@@ -11,6 +11,8 @@ from app.store.journal import FAILED
 
 # A fetcher that has not reported for this long after its own time limit is taken for dead.
 FETCH_GRACE_S = 30
+# How much older an image's last use may be than the row says: a hot one is not written for every job.
+USED_WITHIN_S = 3600
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def _find(
         ),
         {"tenant": tenant_id, "hashes": list(ref_hashes), "reuse": reuse_s},
     ).all()
-    found = {row.ref_hash: WantedImage(row.id, stored=True) for row in stored}
+    held = hold_stored(session, [row.id for row in stored]) if stored else set[int]()
+    found = {row.ref_hash: WantedImage(row.id, stored=True) for row in stored if row.id in held}
     in_flight = session.execute(
         text(
             """
@@ -133,8 +136,31 @@ def _add(session: Session, tenant_id: str, wishes: Sequence[ImageWish]) -> dict[
     return {row.ref_hash: WantedImage(row.id, stored=False) for row in rows}
 
 
+def hold_stored(session: Session, image_ids: Sequence[int]) -> set[int]:
+    """Note that stored images are in use, so that retention leaves them; those that it removed are missing.
+
+    One that was used within the hour is not written: it has longer to live than any transaction.
+    """
+    values = {"ids": list(image_ids), "within": USED_WITHIN_S}
+    session.execute(
+        text(
+            """
+            UPDATE images SET used_at = now() FROM (
+                SELECT id FROM images
+                WHERE id = ANY(:ids) AND state = 'stored' AND used_at < now() - :within * interval '1 second'
+                ORDER BY id FOR NO KEY UPDATE) AS stale
+            WHERE images.id = stale.id
+            """
+        ),
+        values,
+    )
+    # A statement of its own, to see what somebody else noted while we waited.
+    rows = session.execute(text("SELECT id FROM images WHERE id = ANY(:ids) AND state = 'stored'"), values)
+    return set(rows.scalars())
+
+
 def find_kept(session: Session, tenant_id: str, ref_hashes: Sequence[str]) -> dict[str, int]:
-    """Ids of stored data-URL images by ref_hash: their bytes need not be put again."""
+    """Ids of stored data-URL images by ref_hash: their bytes need not be put again. They count as used."""
     rows = session.execute(
         text(
             """
@@ -145,7 +171,8 @@ def find_kept(session: Session, tenant_id: str, ref_hashes: Sequence[str]) -> di
         ),
         {"tenant": tenant_id, "hashes": list(ref_hashes)},
     ).all()
-    return {row.ref_hash: row.id for row in rows}
+    held = hold_stored(session, [row.id for row in rows]) if rows else set[int]()
+    return {row.ref_hash: row.id for row in rows if row.id in held}
 
 
 def keep_image(session: Session, tenant_id: str, ref_hash: str, stored: StoredImage) -> int:
@@ -221,7 +248,8 @@ def record_stored(session: Session, task: FetchTask, stored: StoredImage) -> int
     ours = session.scalar(
         text(
             """
-            UPDATE images SET state = 'stored', stored_at = now(), content_hash = :content_hash,
+            UPDATE images SET state = 'stored', stored_at = now(), used_at = now(),
+                              content_hash = :content_hash,
                               format = :format, width = :width, height = :height, bytes = :bytes
             WHERE id = :id AND state = 'fetching' AND attempt = :attempt RETURNING id
             """

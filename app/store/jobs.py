@@ -168,7 +168,8 @@ def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
                        j.started_at, j.finished_at, j.params, a.text AS answer, a.finish_reason,
                        a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes
                 FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
-                WHERE j.id = :id AND j.tenant_id = :tenant
+                WHERE j.id = :id AND j.tenant_id = :tenant AND NOT EXISTS (
+                    SELECT FROM batches b WHERE b.id = j.batch_id AND b.deleted_at IS NOT NULL)
                 """
             ),
             {"id": job_id, "tenant": tenant_id},
