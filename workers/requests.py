@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from app.config import Settings
 from app.errors import FatalWork
+from app.states import Priority
 from app.store.jobs import ClaimedJob, Json
 from workers.engine.base import (
     Choice,
@@ -59,6 +60,7 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
             scope=_scope(job, settings),
             near_duplicates=job.near_duplicates,
             warm=job.warm,
+            urgent=job.priority is Priority.INTERACTIVE,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FatalWork("bad_prompt", f"The stored prompt cannot be read: {error!r}.") from error

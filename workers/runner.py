@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -18,10 +20,11 @@ from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.answers import answer_row, storable
 from workers.company import Company
-from workers.engine.base import Answer, Engine, Image
+from workers.engine.base import Answer, Engine, Image, Request
 from workers.leases import Leases
 from workers.pool import EnginePool
 from workers.requests import Uses, expect_uses, read_request
+from workers.telling import Teller
 from workers.warming import tell_warmth
 
 log = structlog.get_logger()
@@ -34,7 +37,10 @@ OUTAGE_PAUSE_S = 0.5
 
 
 class Runner:
-    """Runs chunks from any number of threads; knows nothing of the broker and nothing of the model."""
+    """Runs chunks from any number of threads; knows nothing of the broker and nothing of the model.
+
+    Without a teller nobody hears of an answer before it is recorded.
+    """
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class Runner:
         readers: Executor,
         settings: Settings,
         worker: str,
+        teller: Teller | None = None,
         spread: Callable[[], float] = random.random,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -56,6 +63,7 @@ class Runner:
         self._readers = readers
         self._settings = settings
         self._worker = worker
+        self._teller = teller
         self._policy = RetryPolicy(attempts=settings.job_attempts)
         self._spread = spread
         self._pause = pause
@@ -75,7 +83,7 @@ class Runner:
         if not claimed:
             return 0
         held = _held(claimed)
-        with self._leases.holding(held):
+        with self._leases.holding(held), self._telling(held):
             outcomes = self._outcomes(claimed)
             # Finished answers are kept until the leases end: then others may run the jobs again.
             return self._through_outages(
@@ -83,6 +91,14 @@ class Runner:
                 lambda: self._record_once(claimed, outcomes),
                 left_s=lambda: self._leases.left_s(held),
             )
+
+    @contextmanager
+    def _telling(self, held: Sequence[Held]) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if self._teller is not None:
+                self._teller.forget(held)
 
     def _travels_alone(self, job_ids: Sequence[int]) -> bool:
         """Asked before the claim: what is claimed is on board, and would be blamed for the next death."""
@@ -149,11 +165,18 @@ class Runner:
                 raise InvalidWork("image_deleted", f"{len(missing)} of the job's images were deleted.")
             decoded = tuple(pictures[image_id].result() for image_id in job.image_ids)
             resident = self._pool.resident(job.model)
-            return resident.engine.submit(read_request(job, decoded, resident.settings))
+            return resident.engine.submit(self._request(job, decoded, resident.settings))
         except Exception as error:  # one job's fault must not take its chunk along
             refused: Future[Answer] = Future()
             refused.set_exception(error)
             return refused
+
+    def _request(self, job: ClaimedJob, decoded: tuple[Image, ...], settings: Settings) -> Request:
+        return replace(
+            read_request(job, decoded, settings),
+            deadline=None if job.left_s is None else time.monotonic() + job.left_s,
+            on_text=self._teller.listener(job) if self._teller is not None else None,
+        )
 
     def _await(self, answers: "Sequence[Future[Answer]]") -> None:
         """Wait for all, as long as one of them comes within every `job_timeout_s`; then drop the rest."""
@@ -220,6 +243,8 @@ class Runner:
             }
             failed = jobs.record_failures(session, failures)
             returned = jobs.hand_back(session, returns)
+        if self._teller is not None:
+            self._teller.ended([held for held in _held(claimed) if held.job_id in answered | failed])
         telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))
         for failure in failures:
             telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)

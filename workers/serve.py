@@ -24,6 +24,7 @@ from workers.pool import EnginePool
 from workers.queues import consume_apart, queue_names
 from workers.runner import Runner
 from workers.tasks import register
+from workers.telling import Teller, connect
 
 log = structlog.get_logger()
 
@@ -49,6 +50,7 @@ def serve(settings: Settings, pool: EnginePool) -> int:
     objects = make_objects(settings)
     leases = Leases(sessions=sessions, worker=worker, settings=settings)
     heartbeat = Loop("heartbeat", leases.step, idle_s=settings.heartbeat_s)
+    teller = Teller(connect(settings.redis_url.get_secret_value()))
     with ThreadPoolExecutor(2 * threads, thread_name_prefix="read") as readers:
         runner = Runner(
             sessions=sessions,
@@ -58,6 +60,7 @@ def serve(settings: Settings, pool: EnginePool) -> int:
             readers=readers,
             settings=settings,
             worker=worker,
+            teller=teller,
         )
         _announce(sessions, worker, pool)
         heartbeat.start()
@@ -68,6 +71,7 @@ def serve(settings: Settings, pool: EnginePool) -> int:
             return _consume(celery, settings, worker, pool)
         finally:
             pool.close()
+            teller.close()
             heartbeat.stop()
             heartbeat.join(settings.heartbeat_s)
             _leave(sessions, worker)
