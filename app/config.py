@@ -144,6 +144,8 @@ class Settings(BaseSettings):
     window_jobs: int = Field(default=2_048, ge=1)  # jobs that wait on the broker at once
     resend_s: float = Field(default=60.0, gt=0)  # queued this long beside an empty queue: sent again
     dispatch_poll_s: float = Field(default=0.2, gt=0)
+    interactive_max: int = Field(default=256, ge=1)  # chat completions of one model that are open at once
+    interactive_timeout_s: float = Field(default=120.0, gt=0)  # to the end of a chat completion
     drain_s: float = Field(default=30.0, gt=0)
 
     # The API and metrics.

@@ -25,6 +25,10 @@ class RequestError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
 
+    def content(self) -> dict[str, str | None]:
+        """The value of `error` in a body."""
+        return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+
 
 class Unauthorized(RequestError):
     status = 401
@@ -55,6 +59,20 @@ class Unavailable(RequestError):
     """A server that we stand on does not answer."""
 
     status = 503
+    type = "server_error"
+
+
+class Fault(RequestError):
+    """Ours, not the request's."""
+
+    status = 500
+    type = "server_error"
+
+
+class TooLate(RequestError):
+    """Time ran out on our side; trying again at once would only add to the load."""
+
+    status = 504
     type = "server_error"
 
 

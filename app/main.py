@@ -1,5 +1,6 @@
 """Builds and runs the web app: what it consists of, wired by hand, and its one error handler."""
 
+import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -14,9 +15,11 @@ from sqlalchemy import Engine
 from app import telemetry
 from app.auth import Keys
 from app.batches import Batches
+from app.chats import Chats
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.files import Files
+from app.hearing import Ear, connect
 from app.jobs import Jobs
 from app.limits import Limits
 from app.objects import ObjectStore, make_objects
@@ -25,6 +28,7 @@ from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
+from app.routes.chat import chat_routes
 from app.routes.edge import Edge
 from app.routes.errors import add_error_handlers
 from app.routes.files import file_routes
@@ -54,6 +58,7 @@ class Services:
     progress: Progress
     placer: Placer
     jobs: Jobs
+    chats: Chats
     models: ServedModels
     checks: tuple[Check, ...]
 
@@ -76,6 +81,8 @@ def wire(settings: Settings) -> Services:
         data_dir=settings.data_dir,
     )
     placer = Placer(sessions=sessions, objects=objects, settings=settings)
+    jobs = Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings)
+    ear = Ear(connect(settings.redis_url.get_secret_value()))
     return Services(
         engine=engine,
         objects=objects,
@@ -90,7 +97,8 @@ def wire(settings: Settings) -> Services:
         batches=Batches(sessions=sessions, limits=limits),
         progress=Progress(sessions=sessions),
         placer=placer,
-        jobs=Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings),
+        jobs=jobs,
+        chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
             engine=engine,
@@ -106,7 +114,11 @@ def build_app(services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         telemetry.UP_SINCE.labels("api").set_to_current_time()
+        watching = asyncio.create_task(services.chats.run())
         yield
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await services.chats.close()
         services.close()
 
     app = FastAPI(title="vqueue", version=version("vqueue"), lifespan=lifespan, redoc_url=None)
@@ -118,6 +130,7 @@ def build_app(services: Services) -> FastAPI:
         file_routes(files=services.files, caller=caller),
         batch_routes(batches=services.batches, progress=services.progress, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
+        chat_routes(chats=services.chats, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),

@@ -99,6 +99,17 @@ class JobCreate(Request):
     )
 
 
+class ChatCreate(BaseModel):
+    """A chat completion, checked field by field as the body of a batch's line, but for `stream`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    model: Any = Field(default=None, description="one of GET /v1/models")
+    messages: Any = Field(default=None, description="as in a batch's lines")
+    stream: Any = Field(default=None, description="true: server-sent events")
+    stream_options: Any = Field(default=None, description='{"include_usage": true} adds the usage')
+
+
 class FileObject(BaseModel):
     id: str
     object: Literal["file"] = "file"

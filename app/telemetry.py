@@ -27,6 +27,13 @@ STAGE_SECONDS = Histogram(
     ["stage"],
     buckets=SECONDS,
 )
+CHATS_HELD = Gauge("vqueue_chats_held", "Chat completions whose callers hold the line.")
+FIRST_TEXT_SECONDS = Histogram(
+    "vqueue_first_text_seconds",
+    "Time from a streamed chat completion's request to its first text.",
+    buckets=SECONDS,
+)
+TEXT_FAULTS = Counter("vqueue_text_faults", "Times that text on its way could not be published on Redis.")
 JOBS = Gauge("vqueue_jobs", "Jobs that have not ended, by state.", ["state"])
 IMAGES = Gauge("vqueue_images", "Images that are not stored yet, by state.", ["state"])
 BATCHES = Gauge("vqueue_batches", "Batches that have not ended, by status.", ["status"])

@@ -14,27 +14,22 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from app.db import is_outage
-from app.errors import NotFound, RequestError, TransientWork, Unavailable, WorkError
+from app.errors import Fault, NotFound, RequestError, TransientWork, Unavailable, WorkError
 from app.objects import ObjectMissing
 
 # The stock SDK waits this long and tries again; a restart of Postgres takes about as long.
 RETRY_AFTER_S = 5
+# The stock SDK takes a 409 for a lock that will pass: ours are for good. After a 504 it would ask again what
+# there was no time for.
+NOT_AGAIN = (409, 504)
 # What an error's message may hold below its first line, such as a failing row, stays out of the logs.
 LOGGED_CHARS = 200
-ASK_INSTEAD = " Questions are asked in bulk with POST /v1/batches, and one by one with POST /v1/jobs."
 
 log = structlog.get_logger()
 
 
 class NotAllowed(RequestError):
     status = 405
-
-
-class InternalFault(RequestError):
-    """Our own bug or broken set-up; what went wrong is in the log, not in the answer."""
-
-    status = 500
-    type = "server_error"
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -51,13 +46,11 @@ def render(error: RequestError, headers: Mapping[str, str] | None = None) -> JSO
     headers = dict(headers or {})
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)
-    if error.status == 409:
-        # The stock SDK takes a 409 for a lock that will pass; ours are for good.
+    if error.status in NOT_AGAIN:
         headers["x-should-retry"] = "false"
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    content = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
-    return JSONResponse({"error": content}, status_code=error.status, headers=headers)
+    return JSONResponse({"error": error.content()}, status_code=error.status, headers=headers)
 
 
 def as_request_error(error: Exception, *, asked: str = "") -> RequestError:
@@ -68,8 +61,7 @@ def as_request_error(error: Exception, *, asked: str = "") -> RequestError:
         case RequestValidationError():
             return explain(error.errors())
         case HTTPException(status_code=404):
-            hint = ASK_INSTEAD if asked.endswith("/chat/completions") else ""
-            return NotFound(f"Unknown request URL: {asked}.{hint}", code="unknown_url")
+            return NotFound(f"Unknown request URL: {asked}.", code="unknown_url")
         case HTTPException(status_code=405):
             return NotAllowed(f"Not allowed: {asked}.", code="method_not_allowed")
         case HTTPException() if error.status_code < 500:
@@ -114,10 +106,11 @@ def _unavailable(error: Exception) -> RequestError:
 
 
 def _internal(error: Exception) -> RequestError:
+    """Our own bug or broken set-up; what went wrong is in the log, not in the answer."""
     log.error(
         "request_failed",
         error=type(error).__name__,
         reason=str(error).partition("\n")[0][:LOGGED_CHARS],
         where=traceback.format_tb(error.__traceback__),
     )
-    return InternalFault("The server had an error while processing your request.")
+    return Fault("The server had an error while processing your request.")

@@ -1,0 +1,84 @@
+"""Interactive jobs whose callers hold the line: how many are open, which have ended, who has hung up."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.results import AnsweredJob, UnansweredJob
+from app.states import JobState
+
+NO_LINE = 0  # of a file, as these jobs stand in none
+
+
+def count_open(session: Session, model: str, *, cap: int) -> int:
+    """Interactive jobs of a model that wait or run, counted up to `cap`."""
+    counted = session.execute(
+        text(
+            """
+            SELECT count(*) FROM (
+                SELECT 1 FROM jobs
+                WHERE priority = 'interactive' AND state IN ('waiting', 'ready', 'queued', 'running')
+                  AND model = :model LIMIT :cap) AS open
+            """
+        ),
+        {"model": model, "cap": cap},
+    )
+    return counted.scalar_one()
+
+
+def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | UnansweredJob]:
+    """Those of the jobs that have ended, with their answers or why they have none."""
+    rows = session.execute(
+        text(
+            """
+            SELECT j.id, j.state, j.model, j.finished_at, j.error_code, j.error_message, j.error_param,
+                   a.text, a.finish_reason, a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision,
+                   a.logprobs, a.notes
+            FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
+            WHERE j.id = ANY(:ids) AND j.state IN ('completed', 'failed', 'cancelled', 'expired')
+            """
+        ),
+        {"ids": list(job_ids)},
+    ).all()
+    return [
+        UnansweredJob(
+            row.id, NO_LINE, None, JobState(row.state), row.error_code, row.error_message, row.error_param
+        )
+        if row.text is None
+        else AnsweredJob(
+            row.id,
+            NO_LINE,
+            "",
+            row.model,
+            row.finished_at,
+            row.text,
+            row.finish_reason,
+            row.prompt_tokens,
+            row.cached_tokens,
+            row.completion_tokens,
+            row.revision,
+            row.logprobs,
+            row.notes,
+        )
+        for row in rows
+    ]
+
+
+def hang_up(session: Session, job_id: int) -> JobState | None:
+    """Nobody waits for this job any more: cancelled, unless it runs; its state, None if it had ended.
+
+    One that runs may end, but is not begun again.
+    """
+    state = session.execute(
+        text(
+            """
+            UPDATE jobs SET deadline = now(), waiting_on = 0,
+                            state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
+                            finished_at = CASE WHEN state = 'running' THEN NULL ELSE now() END
+            WHERE id = :id AND state IN ('waiting', 'ready', 'queued', 'running') RETURNING state
+            """
+        ),
+        {"id": job_id},
+    ).scalar_one_or_none()
+    return None if state is None else JobState(state)
