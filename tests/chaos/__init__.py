@@ -1,0 +1,1 @@
+"""Kills everything while jobs run, and looks whether one was lost or doubled."""
