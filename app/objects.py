@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from io import BytesIO
 from typing import Any
 
@@ -44,7 +43,7 @@ class ObjectInfo:
 @dataclass(frozen=True)
 class Listed:
     key: str
-    changed_at: datetime
+    changed_at: float  # Unix time
 
 
 class ObjectStore:
@@ -131,7 +130,7 @@ class ObjectStore:
         """The next thousand of our objects whose keys begin so and come behind `after`."""
         with self._translated(self.bucket, prefix):
             answer = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, StartAfter=after)
-        return [Listed(item["Key"], item["LastModified"]) for item in answer.get("Contents", ())]
+        return [Listed(item["Key"], item["LastModified"].timestamp()) for item in answer.get("Contents", ())]
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""

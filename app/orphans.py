@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -17,7 +16,7 @@ log = structlog.get_logger()
 
 EVERY_S = 86_400
 # Younger ones may belong to an upload or a finalize that has not committed yet.
-OLD = timedelta(days=1)
+OLD_S = 86_400
 PREFIXES = ("files/", "images/")
 
 
@@ -29,7 +28,7 @@ class Orphans:
     """
 
     def __init__(
-        self, *, sessions: Sessions, objects: ObjectStore, clock: Callable[[], float] = time.monotonic
+        self, *, sessions: Sessions, objects: ObjectStore, clock: Callable[[], float] = time.time
     ) -> None:
         self._sessions = sessions
         self._objects = objects
@@ -45,7 +44,7 @@ class Orphans:
         page = self._objects.page(self._prefixes[0], after=self._after)
         if page:
             self._after = page[-1].key
-            self._doom(_old(page, datetime.now(UTC)))
+            self._doom(_old(page, self._clock()))
         else:
             self._turn()
         return False
@@ -70,5 +69,5 @@ class Orphans:
             log.info("orphans_found", objects=len(orphans))
 
 
-def _old(page: Sequence[Listed], now: datetime) -> list[str]:
-    return [item.key for item in page if item.changed_at < now - OLD]
+def _old(page: Sequence[Listed], now: float) -> list[str]:
+    return [item.key for item in page if item.changed_at < now - OLD_S]

@@ -101,6 +101,17 @@ def test_files_of_other_purposes_stay(client: OpenAI) -> None:
     assert client.files.create(file=("a.png", b"png"), purpose="vision").expires_at is None
 
 
+@pytest.mark.parametrize(("asked", "lives"), [(None, 7200), (3600, 3600), (86_400, 7200)])
+def test_no_file_outlives_the_operators_limit(
+    settings: Settings, db: Sessions, asked: int | None, lives: int
+) -> None:
+    app = build_app(wire(settings.model_copy(update={"retention_files_s": 7200})))
+    expiry = {"anchor": "created_at", "seconds": asked} if asked else openai.NOT_GIVEN
+    with serving(app) as url, sdk(url, new_key(db)) as client:
+        file = client.files.create(file=("a.png", b"x"), purpose="vision", expires_after=expiry)  # pyright: ignore[reportArgumentType]
+    assert file.expires_at == file.created_at + lives
+
+
 def test_an_expired_file_is_gone(client: OpenAI, db: Sessions) -> None:
     file = client.files.create(file=("in.jsonl", LINES), purpose="batch")
     with transaction(db) as session:
