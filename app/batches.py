@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
+from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, RequestError
 from app.files import BATCH
@@ -26,6 +27,14 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
+class Brake:
+    """Stop a batch of which this share has failed, looked at once so many have ended; no share, no brake."""
+
+    share: float | None
+    after: int | None
+
+
+@dataclass(frozen=True)
 class Wish:
     """What a client asks for. `window_s` is its `completion_window` in seconds."""
 
@@ -36,6 +45,7 @@ class Wish:
     metadata: Mapping[str, str] | None
     output_expires_after_s: int | None
     priority: Priority = Priority.STANDARD
+    brake: Brake | None = None  # None is the service's own
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,10 @@ class Page:
 
 
 class Batches:
-    def __init__(self, *, sessions: Sessions, limits: Limits) -> None:
+    def __init__(self, *, sessions: Sessions, limits: Limits, brake: Brake) -> None:
         self._sessions = sessions
         self._limits = limits
+        self._brake = brake
 
     def submit(
         self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
@@ -64,15 +75,8 @@ class Batches:
         with transaction(self._sessions) as session:
             # The first try may still be in the middle of its transaction.
             store.lock_submission(session, tenant_id, idempotency_key or request_hash)
-            if idempotency_key:
-                earlier = store.find_by_key(session, tenant_id, idempotency_key)
-                _check_same(earlier, request_hash)
-            elif is_retry:
-                earlier = store.find_repeated(session, tenant_id, request_hash, within_s=REPEATED_WITHIN_S)
-            else:
-                earlier = None
+            earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
             if earlier is not None:
-                log.info("batch_repeated", batch=earlier.id)
                 return earlier
             if refusal is not None:
                 raise refusal
@@ -125,6 +129,7 @@ class Batches:
         self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
     ) -> BatchRow:
         _check_input(session, tenant_id, wish.input_file_id)
+        brake = chosen_brake(wish.brake, self._brake)
         new = NewBatch(
             id=new_batch_id(),
             tenant_id=tenant_id,
@@ -135,25 +140,53 @@ class Batches:
             metadata=json.dumps(wish.metadata) if wish.metadata else None,
             output_expires_after_s=wish.output_expires_after_s,
             priority=wish.priority,
+            brake_share=brake.share,
+            brake_after=brake.after,
             request_hash=request_hash,
             idempotency_key=idempotency_key,
         )
         return store.insert_batch(session, new)
 
 
-def hash_wish(wish: Wish) -> str:
-    """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
-    said = {**vars(wish), "metadata": dict(wish.metadata or {})}
-    if wish.priority is Priority.STANDARD:  # as it was before there were priorities
-        del said["priority"]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _check_same(found: BatchRow | None, request_hash: str) -> None:
-    if found is not None and found.request_hash != request_hash:
+def submitted_before(
+    session: Session, tenant_id: str, request_hash: str, idempotency_key: str | None, *, is_retry: bool
+) -> BatchRow | None:
+    """The batch that the same request has made. `Conflict` where its key has made another one."""
+    if idempotency_key:
+        earlier = store.find_by_key(session, tenant_id, idempotency_key)
+    elif is_retry:
+        earlier = store.find_repeated(session, tenant_id, request_hash, within_s=REPEATED_WITHIN_S)
+    else:
+        earlier = None
+    if earlier is not None and earlier.request_hash != request_hash:
         raise Conflict(
             "This Idempotency-Key was used before, with another request.", code="idempotency_key_reused"
         )
+    if earlier is not None:
+        log.info("batch_repeated", batch=earlier.id)
+    return earlier
+
+
+def default_brake(settings: Settings) -> Brake:
+    return Brake(settings.brake_share or None, settings.brake_after)
+
+
+def chosen_brake(wish: Brake | None, otherwise: Brake) -> Brake:
+    """What a client asks for, the rest of it as it is otherwise."""
+    if wish is None:
+        return otherwise
+    return Brake(wish.share or None, wish.after or otherwise.after)
+
+
+def hash_wish(wish: Wish) -> str:
+    """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
+    said = {**vars(wish), "metadata": dict(wish.metadata or {}), "brake": wish.brake and vars(wish.brake)}
+    # Left out where they say nothing: so were they before there were such things.
+    if wish.priority is Priority.STANDARD:
+        del said["priority"]
+    if wish.brake is None:
+        del said["brake"]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
@@ -171,5 +204,9 @@ def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
 def found(batch: BatchRow | None, batch_id: str) -> BatchRow:
     """The batch that was looked for; `NotFound` where there is none."""
     if batch is None:
-        raise NotFound(f"No batch found with id '{batch_id}'.", param="batch_id", code="batch_not_found")
+        raise missing(batch_id)
     return batch
+
+
+def missing(batch_id: str) -> NotFound:
+    return NotFound(f"No batch found with id '{batch_id}'.", param="batch_id", code="batch_not_found")

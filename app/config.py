@@ -124,6 +124,9 @@ class Settings(BaseSettings):
     # Files and batches. Sizes and counts are the defaults of OpenAI's Batch API.
     file_max_bytes: int = Field(default=200 * 10**6, ge=1)
     batch_max_lines: int = Field(default=50_000, ge=1)
+    # Stop a batch of which this share has failed once so many have ended; 0 lets all run to their end.
+    brake_share: float = Field(default=0.0, ge=0, le=1)
+    brake_after: int = Field(default=100, ge=1)
     backlog_max_jobs: int = Field(default=5_000_000, ge=1)  # over this, new work is answered 429
     disk_min_free_bytes: int = Field(default=0, ge=0)  # of `data_dir`; 0 switches the check off
     data_dir: Path | None = None
@@ -142,7 +145,8 @@ class Settings(BaseSettings):
     chunk_jobs: int = Field(default=32, ge=1)
     chunk_visual_tokens: int = Field(default=16_384, ge=1)
     window_jobs: int = Field(default=2_048, ge=1)  # jobs that wait on the broker at once
-    resend_s: float = Field(default=60.0, gt=0)  # queued this long beside an empty queue: sent again
+    # A message that was taken from its queue and not heard of for so long is lost; half of lease_s.
+    resend_s: float | None = Field(default=None, gt=0)
     dispatch_poll_s: float = Field(default=0.2, gt=0)
     interactive_max: int = Field(default=256, ge=1)  # chat completions of one model that are open at once
     interactive_timeout_s: float = Field(default=120.0, gt=0)  # to the end of a chat completion
@@ -211,6 +215,10 @@ class Settings(BaseSettings):
                 f"{LEAST_IMAGES_S}, or 0 to keep images for ever"
             )
         return self
+
+    @property
+    def lost_after_s(self) -> float:
+        return self.resend_s if self.resend_s is not None else self.lease_s / 2
 
     @property
     def served_model(self) -> str:

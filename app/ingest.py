@@ -1,4 +1,4 @@
-"""Reads batches' files: block after block of lines becomes job rows, each block in one transaction."""
+"""Fills batches: block after block of a file's lines becomes job rows, each block in one transaction."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -13,13 +13,14 @@ from app import telemetry
 from app.blocks import BLOCK_LINES, Block, duplicates, job_rows, read_blocks
 from app.chat import chat_rules
 from app.config import Settings
+from app.copying import Copier
 from app.db import Sessions, transaction
 from app.errors import LineError
 from app.lines import LineRules, split_lines
 from app.objects import ObjectMissing, ObjectStore
 from app.placing import KeptImages, Placer, place_images
 from app.store import ingest as store
-from app.store.ingest import DuplicateLines, IngestTask, JobRow, Step
+from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
 
 log = structlog.get_logger()
 
@@ -28,10 +29,6 @@ TURN_S = 5.0
 # What a batch's `errors` holds at most.
 MOST_ERRORS = 100
 DELETE_ROWS = 10_000
-
-
-class LostBatch(Exception):
-    """The batch was cancelled, has expired or was read on by somebody else: what we hold is void."""
 
 
 class Ingest:
@@ -55,6 +52,13 @@ class Ingest:
         self._objects = objects
         self._settings = settings
         self._placer = Placer(sessions=sessions, objects=objects, settings=settings)
+        self._copier = Copier(
+            sessions=sessions,
+            models=settings.served_models,
+            reuse_s=settings.fetch_reuse_s,
+            lease_s=settings.lease_s,
+            block_jobs=block_lines,
+        )
         self._stopping = stopping or Event()
         self._turn_s = turn_s
         self._block_lines = block_lines
@@ -79,6 +83,9 @@ class Ingest:
         if task.is_rejected:
             self._delete_rows(task)
             return
+        if task.retry_of is not None:
+            self._copy(task)
+            return
         try:
             chunks = self._open(task)
         except ObjectMissing:
@@ -86,6 +93,16 @@ class Ingest:
             return
         with closing(chunks):
             self._read(task, chunks)
+
+    def _copy(self, task: IngestTask) -> None:
+        """Add block after block of the old batch's jobs, until they or the turn end."""
+        until = time.monotonic() + self._turn_s
+        while (added := self._copier.add(task)) is not None:
+            task = added
+            if self._is_over(until):
+                self._pause(task)
+                return
+        self._finish(task)
 
     def _open(self, task: IngestTask) -> Generator[bytes]:
         if task.object_key is None:
@@ -106,10 +123,13 @@ class Ingest:
             except DuplicateLines:
                 self._reject(task, self._duplicates(task, block))
                 return
-            if self._stopping.is_set() or time.monotonic() >= until:
+            if self._is_over(until):
                 self._pause(task)
                 return
         self._finish(task)
+
+    def _is_over(self, until: float) -> bool:
+        return self._stopping.is_set() or time.monotonic() >= until
 
     def _add(self, task: IngestTask, block: Block) -> IngestTask:
         """Make a block's lines rows; the task as it stands after it."""
@@ -154,7 +174,7 @@ class Ingest:
     def _finish(self, task: IngestTask) -> None:
         """The whole file is read: open the batch, unless nothing in it is a request."""
         if not task.jobs:
-            self._reject(task, [_file_error("empty_file", "The input file is empty: it has no requests.")])
+            self._reject(task, [_nothing(task)])
             return
         if task.model is None:
             with transaction(self._sessions) as session:
@@ -189,6 +209,12 @@ class Ingest:
 
 def _file_error(code: str, message: str) -> LineError:
     return LineError(code, message, None, "input_file_id")
+
+
+def _nothing(task: IngestTask) -> LineError:
+    if task.retry_of is not None:
+        return LineError("nothing_to_retry", f"Batch {task.retry_of} has no jobs that could be retried.")
+    return _file_error("empty_file", "The input file is empty: it has no requests.")
 
 
 def _too_many(limit: int) -> LineError:

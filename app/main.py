@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from app import telemetry
 from app.auth import Keys
-from app.batches import Batches
+from app.batches import Batches, default_brake
 from app.chats import Chats
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
@@ -26,6 +26,7 @@ from app.objects import ObjectStore, make_objects
 from app.placing import Placer
 from app.progress import Progress
 from app.readiness import Check, readiness_checks
+from app.retrying import Retries
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
 from app.routes.chat import chat_routes
@@ -36,6 +37,7 @@ from app.routes.health import health_routes
 from app.routes.jobs import job_routes
 from app.routes.metrics import metrics_routes
 from app.routes.models import model_routes
+from app.routes.progress import progress_routes
 from app.served import ServedModels
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
@@ -56,6 +58,7 @@ class Services:
     files: Files
     batches: Batches
     progress: Progress
+    retries: Retries
     placer: Placer
     jobs: Jobs
     chats: Chats
@@ -80,6 +83,7 @@ def wire(settings: Settings) -> Services:
         disk_min_free_bytes=settings.disk_min_free_bytes,
         data_dir=settings.data_dir,
     )
+    brake = default_brake(settings)
     placer = Placer(sessions=sessions, objects=objects, settings=settings)
     jobs = Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings)
     ear = Ear(connect(settings.redis_url.get_secret_value()))
@@ -94,8 +98,9 @@ def wire(settings: Settings) -> Services:
             batch_max_bytes=settings.file_max_bytes,
             longest_s=settings.retention_files_s,
         ),
-        batches=Batches(sessions=sessions, limits=limits),
+        batches=Batches(sessions=sessions, limits=limits, brake=brake),
         progress=Progress(sessions=sessions),
+        retries=Retries(sessions=sessions, limits=limits, brake=brake),
         placer=placer,
         jobs=jobs,
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
@@ -128,7 +133,8 @@ def build_app(services: Services) -> FastAPI:
     caller = caller_of(services.keys)
     for routes in (
         file_routes(files=services.files, caller=caller),
-        batch_routes(batches=services.batches, progress=services.progress, caller=caller),
+        batch_routes(batches=services.batches, caller=caller),
+        progress_routes(progress=services.progress, retries=services.retries, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         model_routes(models=services.models, caller=caller),

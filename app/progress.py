@@ -1,4 +1,4 @@
-"""What a batch's owner sees of it while it runs: its results as they end."""
+"""What a batch's owner sees of it while it runs: its results as they end, its errors by code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from app.db import Sessions, transaction
 from app.results import AnsweredJob, UnansweredJob
 from app.states import BatchStatus
 from app.store import progress as store
-from app.store.batches import BatchRow, read_batch
+from app.store.batches import BatchRow, ErrorCount, read_batch
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,9 @@ class Progress:
             has_more=len(places) > limit,
             batch=batch,
         )
+
+    def errors(self, tenant_id: str, batch_id: str) -> Sequence[ErrorCount]:
+        """What the batch's jobs have failed of so far, the commonest first."""
+        with transaction(self._sessions) as session:
+            batch = found(read_batch(session, tenant_id, batch_id), batch_id)
+            return store.read_errors(session, batch.id)

@@ -34,6 +34,22 @@ OUR_FAULTS = frozenset(
     }
 )
 
+# Codes of failures that lie with another's server or the network, beside `http_` and a status.
+PASSING = frozenset(
+    {
+        "bad_response",
+        "connection_lost",
+        "dns",
+        "incomplete_body",
+        "refused",
+        "timeout",
+        "tls",
+        "unreachable",
+        BATCH_FAILED,
+    }
+)
+PASSING_STATUS = frozenset({"408", "425", "429"})
+
 NEVER_RUN = {
     JobState.EXPIRED: (
         "batch_expired",
@@ -43,6 +59,7 @@ NEVER_RUN = {
 }
 STOPPED = "This request was not executed: its batch was stopped, since too many of its requests had failed."
 
+SERVER_ERROR = "server_error"
 BROKEN = "\ufffd"
 
 # Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
@@ -95,15 +112,28 @@ def error_line(job: UnansweredJob) -> bytes:
     code, message = _why_never_run(job)
     if code is not None:
         return _line(job.id, job.custom_id, response=None, error={"code": code, "message": message})
-    is_ours = job.error_code in OUR_FAULTS
+    kind = error_type(job.error_code)
     error = {
         "message": job.error_message or "The request failed.",
-        "type": "server_error" if is_ours else "invalid_request_error",
+        "type": kind,
         "param": job.error_param,
         "code": job.error_code,
     }
-    response = _response(job.id, 500 if is_ours else 400, {"error": error})
+    response = _response(job.id, 500 if kind == SERVER_ERROR else 400, {"error": error})
     return _line(job.id, job.custom_id, response=response, error=None)
+
+
+def error_type(code: str | None) -> str:
+    """OpenAI's word for whose fault a failure is."""
+    return SERVER_ERROR if code in OUR_FAULTS else "invalid_request_error"
+
+
+def may_pass(code: str) -> bool:
+    """Whether a job that failed with this code may well succeed if it is tried again later."""
+    status = code.removeprefix("http_")
+    return code in OUR_FAULTS | PASSING or (
+        status != code and (status.startswith("5") or status in PASSING_STATUS)
+    )
 
 
 def result_object(job: AnsweredJob | UnansweredJob, seq: int) -> bytes:

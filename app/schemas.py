@@ -60,6 +60,13 @@ class ExpiresAfter(Request):
     seconds: int = Field(ge=3600, le=MONTH_S)
 
 
+class FailureBrake(Request):
+    """(ours) Stop the batch when `share` of its requests, of at least `after`, has failed; share 0 never."""
+
+    share: float = Field(ge=0, le=1)
+    after: int | None = Field(default=None, ge=1, le=10**9)
+
+
 class BatchCreate(Request):
     input_file_id: Annotated[Str, Field(max_length=128)]
     endpoint: Literal["/v1/chat/completions"]
@@ -69,6 +76,18 @@ class BatchCreate(Request):
     priority: Literal["standard", "background"] = Field(
         default="standard", description="(ours) background runs only what nobody else needs"
     )
+    failure_brake: FailureBrake | None = None
+
+
+class BatchRetry(Request):
+    """(ours) Which jobs to try again, and what is to be different from the old batch."""
+
+    states: list[Literal["failed", "expired", "cancelled"]] = Field(default=["failed"], min_length=1)
+    completion_window: Annotated[str, AfterValidator(_window)] | None = None
+    metadata: Metadata | None = None
+    output_expires_after: ExpiresAfter | None = None
+    priority: Literal["standard", "background"] | None = None
+    failure_brake: FailureBrake | None = None
 
 
 class JobCreate(Request):
@@ -170,6 +189,35 @@ class BatchUsage(BaseModel):
     total_tokens: int
 
 
+class ErrorCount(BaseModel):
+    """(ours) How many jobs failed with a code; line and message are those of the first that was noted."""
+
+    code: str
+    count: int
+    line: int | None
+    message: str
+    type: str = Field(description="server_error: our own fault, else the request's")
+    retryable: bool = Field(description="whether the same request may well succeed another time")
+
+
+class ErrorList(BaseModel):
+    """(ours)"""
+
+    object: Literal["list"] = "list"
+    data: list[ErrorCount]
+    has_more: Literal[False] = False
+
+
+class BatchExtras(BaseModel):
+    """(ours)"""
+
+    priority: str
+    retry_of: str | None = Field(description="the batch whose jobs these are, once more")
+    pace: float | None = Field(description="jobs that end per second, as measured lately")
+    estimated_completion_at: int | None
+    errors_by_code: list[ErrorCount] = Field(description="the commonest first, at most 5")
+
+
 class BatchObject(BaseModel):
     id: str
     object: Literal["batch"] = "batch"
@@ -193,6 +241,7 @@ class BatchObject(BaseModel):
     request_counts: RequestCounts
     usage: BatchUsage
     metadata: dict[str, str] | None
+    vqueue: BatchExtras
 
 
 class BatchDeleted(BaseModel):

@@ -1,28 +1,25 @@
-"""Batches over HTTP: create, look at, list, cancel, read results."""
+"""Batches over HTTP, as OpenAI has them: create, look at, list, cancel; and delete."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query
 
 from app.auth import Tenant
-from app.batches import Batches, Wish
-from app.progress import Progress
+from app.batches import Batches, Brake, Wish
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
-from app.routes.render import batch_list, batch_object, result_list
-from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, ResultList, window_seconds
+from app.routes.render import batch_list, batch_object
+from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, FailureBrake, window_seconds
 from app.states import Priority
 
 # A batch's body is a few ids and at most 16 metadata pairs.
 BODY_BYTES = 256 * 1024
 MOST_BATCHES = 100  # OpenAI's
-MOST_RESULTS = 1_000
-MOST_JOBS = 2**30  # more than a batch can have
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 RetryCount = Annotated[str, Header(alias="x-stainless-retry-count", include_in_schema=False)]
 
 
-def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> APIRouter:
+def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/batches", tags=["batches"])
     read_body = json_body(BatchCreate, max_bytes=BODY_BYTES)
 
@@ -38,7 +35,7 @@ def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> API
             tenant.id,
             _wish(body),
             idempotency_key=idempotency_key,
-            is_retry=retry_count.strip() not in ("", "0"),
+            is_retry=is_retry(retry_count),
         )
         return batch_object(batch)
 
@@ -60,22 +57,6 @@ def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> API
         """Stop a batch; what is answered by then stays available."""
         return batch_object(batches.cancel(tenant.id, batch_id))
 
-    @router.get("/{batch_id}/results", response_model=ResultList)
-    def read_results(
-        tenant: Annotated[Tenant, Depends(caller)],
-        batch_id: str,
-        after: Annotated[int, Query(ge=0, le=MOST_JOBS)] = 0,
-        limit: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = 100,
-        status: Literal["completed", "failed"] | None = None,
-    ) -> Response:
-        """The results so far, in the order in which they ended, behind number `after` (ours).
-
-        With `status`, a page covers `limit` results and shows those that are so: go on from `last_seq`.
-        """
-        answered = None if status is None else status == "completed"
-        page = progress.results(tenant.id, batch_id, after=after, limit=limit, answered=answered)
-        return Response(result_list(page), media_type="application/json")
-
     @router.delete("/{batch_id}")
     def delete(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchDeleted:
         """Delete a batch that has ended, with its answers, output file and error file."""
@@ -83,6 +64,15 @@ def batch_routes(*, batches: Batches, progress: Progress, caller: Caller) -> API
         return BatchDeleted(id=batch_id)
 
     return router
+
+
+def is_retry(retry_count: str) -> bool:
+    """Whether the stock SDK sends a request again, by its header."""
+    return retry_count.strip() not in ("", "0")
+
+
+def brake_wish(body: FailureBrake | None) -> Brake | None:
+    return Brake(body.share, body.after) if body else None
 
 
 def _wish(body: BatchCreate) -> Wish:
@@ -95,4 +85,5 @@ def _wish(body: BatchCreate) -> Wish:
         metadata=body.metadata,
         output_expires_after_s=expiry.seconds if expiry else None,
         priority=Priority(body.priority),
+        brake=brake_wish(body.failure_brake),
     )

@@ -7,14 +7,18 @@ from datetime import datetime
 from app import batches, files
 from app.errors import LineError
 from app.ids import job_name
+from app.pace import completion_at
 from app.progress import ResultPage
-from app.results import logprobs, result_name, result_object
+from app.results import error_type, logprobs, may_pass, result_name, result_object
 from app.schemas import (
     BatchError,
     BatchErrors,
+    BatchExtras,
     BatchList,
     BatchObject,
     BatchUsage,
+    ErrorCount,
+    ErrorList,
     FileList,
     FileObject,
     InputDetails,
@@ -27,6 +31,7 @@ from app.schemas import (
     TokenDetails,
 )
 from app.states import BatchStatus
+from app.store import batches as batches_store
 from app.store.batches import BatchRow
 from app.store.files import FileRow
 from app.store.jobs import JobView
@@ -54,7 +59,7 @@ def batch_object(batch: BatchRow) -> BatchObject:
         id=batch.id,
         endpoint=batch.endpoint,
         model=batch.model,
-        errors=_errors(batch.errors) if batch.status is BatchStatus.FAILED else None,
+        errors=_errors(batch.errors) if batch.status is not BatchStatus.VALIDATING else None,
         input_file_id=batch.input_file_id,
         completion_window=batch.completion_window,
         status=batch.status,
@@ -72,6 +77,7 @@ def batch_object(batch: BatchRow) -> BatchObject:
         request_counts=_counts(batch),
         usage=_usage(batch),
         metadata=dict(batch.metadata) if batch.metadata else None,
+        vqueue=_extras(batch),
     )
 
 
@@ -110,6 +116,10 @@ def result_list(page: ResultPage) -> bytes:
     return b'{"object":"list","data":[' + head + b"]," + json.dumps(tail).encode()[1:]
 
 
+def error_list(counts: Sequence[batches_store.ErrorCount]) -> ErrorList:
+    return ErrorList(data=[_error_count(one) for one in counts])
+
+
 def unix(moment: datetime) -> int:
     return int(moment.timestamp())
 
@@ -125,9 +135,34 @@ def _errors(errors: Sequence[LineError]) -> BatchErrors | None:
 
 def _counts(batch: BatchRow) -> RequestCounts:
     """All 0 until the file is read: a share of a total that still grows would mislead."""
-    if batch.status in (BatchStatus.VALIDATING, BatchStatus.FAILED):
+    if batch.status is BatchStatus.VALIDATING:
         return RequestCounts(total=0, completed=0, failed=0)
     return RequestCounts(total=batch.total, completed=batch.completed, failed=batch.failed)
+
+
+def _extras(batch: BatchRow) -> BatchExtras:
+    is_running = batch.status is BatchStatus.IN_PROGRESS
+    left = batch.total - (batch.pace_ended or 0)
+    end = completion_at(batch.pace, measured_at=batch.pace_at, left=left) if is_running else None
+    counts = () if batch.status is BatchStatus.VALIDATING else batch.errors_by_code
+    return BatchExtras(
+        priority=batch.priority,
+        retry_of=batch.retry_of,
+        pace=batch.pace if is_running else None,
+        estimated_completion_at=unix_or_none(end),
+        errors_by_code=[_error_count(one) for one in counts],
+    )
+
+
+def _error_count(one: batches_store.ErrorCount) -> ErrorCount:
+    return ErrorCount(
+        code=one.code,
+        count=one.jobs,
+        line=one.line,
+        message=one.message,
+        type=error_type(one.code),
+        retryable=may_pass(one.code),
+    )
 
 
 def _answer(job: JobView) -> JobAnswer | None:

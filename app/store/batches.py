@@ -11,6 +11,14 @@ from sqlalchemy.orm import Session
 from app.errors import LineError
 from app.states import BatchStatus, Priority
 
+# How many codes a batch tells at every poll; the rest is asked for.
+COMMONEST = 5
+ERRORS_BY_CODE = f"""(
+    SELECT coalesce(json_agg(known ORDER BY jobs DESC, code), '[]') FROM (
+        SELECT code, jobs, line, message FROM batch_errors WHERE batch_id = batches.id
+        ORDER BY jobs DESC, code LIMIT {COMMONEST}) AS known) AS errors_by_code"""  # noqa: S608 - a constant
+SELECT = f"SELECT *, {ERRORS_BY_CODE} FROM batches"  # noqa: S608 - as above
+
 
 @dataclass(frozen=True)
 class NewBatch:
@@ -25,6 +33,20 @@ class NewBatch:
     request_hash: str
     idempotency_key: str | None
     priority: Priority = Priority.STANDARD
+    brake_share: float | None = None
+    brake_after: int | None = None
+    retry_of: str | None = None
+    retry_states: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class ErrorCount:
+    """How many of a batch's jobs have failed with a code, and what the first one that was noted says."""
+
+    code: str
+    jobs: int
+    line: int | None
+    message: str
 
 
 @dataclass(frozen=True)
@@ -38,7 +60,10 @@ class BatchRow:
     completion_window: str
     metadata: Mapping[str, str] | None
     model: str | None
+    priority: Priority
+    retry_of: str | None
     errors: Sequence[LineError]
+    errors_by_code: Sequence[ErrorCount]
     request_hash: str
     total: int
     completed: int
@@ -46,6 +71,9 @@ class BatchRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    pace: float | None
+    pace_at: datetime | None
+    pace_ended: int | None
     output_file_id: str | None
     error_file_id: str | None
     created_at: datetime
@@ -69,15 +97,16 @@ def lock_submission(session: Session, tenant_id: str, name: str) -> None:
 def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
     row = session.execute(
         text(
-            """
+            f"""
             INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
                                  output_expires_after_s, request_hash, idempotency_key, priority,
-                                 expires_at)
+                                 brake_share, brake_after, retry_of, retry_states, expires_at)
             VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
-                    :priority, now() + :window_s * interval '1 second')
-            RETURNING *
-            """
+                    :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
+                    now() + :window_s * interval '1 second')
+            RETURNING *, {ERRORS_BY_CODE}
+            """  # noqa: S608 - a piece of our own
         ),
         vars(batch),
     )
@@ -87,7 +116,7 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
 def read_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
     return _one(
         session.execute(
-            text("SELECT * FROM batches WHERE id = :id AND tenant_id = :tenant AND deleted_at IS NULL"),
+            text(f"{SELECT} WHERE id = :id AND tenant_id = :tenant AND deleted_at IS NULL"),
             {"id": batch_id, "tenant": tenant_id},
         )
     )
@@ -96,7 +125,7 @@ def read_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | No
 def find_by_key(session: Session, tenant_id: str, idempotency_key: str) -> BatchRow | None:
     return _one(
         session.execute(
-            text("SELECT * FROM batches WHERE tenant_id = :tenant AND idempotency_key = :key"),
+            text(f"{SELECT} WHERE tenant_id = :tenant AND idempotency_key = :key"),
             {"tenant": tenant_id, "key": idempotency_key},
         )
     )
@@ -107,8 +136,8 @@ def find_repeated(session: Session, tenant_id: str, request_hash: str, *, within
     return _one(
         session.execute(
             text(
-                """
-                SELECT * FROM batches
+                f"""
+                {SELECT}
                 WHERE tenant_id = :tenant AND created_at > now() - :within * interval '1 second'
                   AND request_hash = :hash AND idempotency_key IS NULL AND deleted_at IS NULL
                 ORDER BY created_at DESC, id DESC LIMIT 1
@@ -125,8 +154,8 @@ def list_batches(
     """A page of a tenant's batches, newest first, from behind `after` on."""
     rows = session.execute(
         text(
-            """
-            SELECT * FROM batches
+            f"""
+            {SELECT}
             WHERE tenant_id = :tenant AND deleted_at IS NULL
               AND (CAST(:after_id AS text) IS NULL
                    OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
@@ -148,11 +177,11 @@ def cancel_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | 
     return _one(
         session.execute(
             text(
-                """
+                f"""
                 UPDATE batches SET status = 'cancelling', ending = 'cancelled', cancelling_at = now()
                 WHERE id = :id AND tenant_id = :tenant AND status IN ('validating', 'in_progress')
-                RETURNING *
-                """
+                RETURNING *, {ERRORS_BY_CODE}
+                """  # noqa: S608 - a piece of our own
             ),
             {"id": batch_id, "tenant": tenant_id},
         )
@@ -183,5 +212,12 @@ def _one(result: Result[Any]) -> BatchRow | None:
 
 def _batch(row: RowMapping) -> BatchRow:
     values = {field.name: row[field.name] for field in fields(BatchRow)}
-    errors = tuple(LineError(**error) for error in row["errors"] or ())
-    return BatchRow(**{**values, "status": BatchStatus(row["status"]), "errors": errors})
+    return BatchRow(
+        **{
+            **values,
+            "status": BatchStatus(row["status"]),
+            "priority": Priority(row["priority"]),
+            "errors": tuple(LineError(**error) for error in row["errors"] or ()),
+            "errors_by_code": tuple(ErrorCount(**error) for error in row["errors_by_code"]),
+        }
+    )

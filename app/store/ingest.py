@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg2.errors import UniqueViolation
 from sqlalchemy import text
@@ -28,7 +28,10 @@ _COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\
 
 @dataclass(frozen=True)
 class IngestTask:
-    """A batch to read, from byte `bytes` and line `lines` on. `jobs` rows are there by now."""
+    """A batch to read, from byte `bytes` and line `lines` on. `jobs` rows are there by now.
+
+    One that is a retry reads no file but another batch: there `bytes` counts that batch's lines.
+    """
 
     id: str
     tenant_id: str
@@ -41,6 +44,21 @@ class IngestTask:
     is_rejected: bool
     object_key: str | None  # None when the input file was deleted
     priority: Priority = Priority.STANDARD
+    retry_of: str | None = None
+    retry_states: Sequence[str] | None = None
+
+
+class EndedRow(Protocol):
+    """A new job that is over before it begins, where it has an `error`."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def error(self) -> LineError | None: ...
 
 
 @dataclass(frozen=True)
@@ -65,9 +83,13 @@ class Step:
     bytes: int
     lines: int
     jobs: int
-    failed: Sequence[JobRow]  # over before they began
+    failed: Sequence[EndedRow]  # over before they began
     bad_lines: int  # of these: no requests
     model: str | None  # of the first line that is a request
+
+
+class LostBatch(Exception):
+    """The batch was cancelled, has expired or was read on by somebody else: what we hold is void."""
 
 
 class DuplicateLines(Exception):
@@ -86,7 +108,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
                 ORDER BY coalesce(lease_until, created_at) LIMIT 1 FOR UPDATE SKIP LOCKED)
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
-                      b.errors IS NOT NULL AS is_rejected, b.priority,
+                      b.errors IS NOT NULL AS is_rejected, b.priority, b.retry_of, b.retry_states,
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key
             """

@@ -1,4 +1,4 @@
-"""What a batch's clients read while it runs: its results in the order in which they ended."""
+"""What a batch's clients read while it runs: its results in the order in which they ended, errors by code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.results import AnsweredJob, UnansweredJob
 from app.states import JobState
+from app.store.batches import ErrorCount
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,19 @@ def read_ended(
         {"ids": list(job_ids), "answered": answered},
     )
     return {row.id: _answered(row) if row.state == "completed" else _unanswered(row) for row in rows}
+
+
+def read_errors(session: Session, batch_id: str) -> list[ErrorCount]:
+    rows = session.execute(
+        text(
+            """
+            SELECT code, jobs, line, message FROM batch_errors WHERE batch_id = :batch
+            ORDER BY jobs DESC, code
+            """
+        ),
+        {"batch": batch_id},
+    )
+    return [ErrorCount(*row) for row in rows]
 
 
 def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:

@@ -1,0 +1,115 @@
+"""Jobs of an ended batch on their way into the batch that tries them again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.errors import LineError
+from app.store.images import ImageWish
+from app.store.ingest import IngestTask
+from app.store.jobs import insert_waits
+
+
+@dataclass(frozen=True)
+class OldJob:
+    id: int
+    line: int
+    custom_id: str
+    model: str
+    image_ids: Sequence[int]
+
+
+@dataclass(frozen=True)
+class OldImage:
+    """What a job refers to: stored, or to be wished for anew."""
+
+    id: int
+    wish: ImageWish
+    stored: bool
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A job once more, under an id of its own; one with an `error` is over before it begins."""
+
+    id: int
+    old: OldJob
+    image_ids: Sequence[int]
+    waiting_on: frozenset[int] = frozenset()
+    error: LineError | None = None
+
+    @property
+    def line(self) -> int:
+        return self.old.line
+
+    @property
+    def state(self) -> str:
+        open_state = "waiting" if self.waiting_on else "ready"
+        return "failed" if self.error else open_state
+
+
+def read_old_jobs(
+    session: Session, batch_id: str, *, states: Sequence[str], after_line: int, limit: int
+) -> list[OldJob]:
+    """The next of a batch's jobs in these states, lines that are no request left out."""
+    rows = session.execute(
+        text(
+            """
+            SELECT id, line, custom_id, model, image_ids FROM jobs
+            WHERE batch_id = :batch AND line > :after AND state = ANY(:states) AND prompt::text <> '{}'
+            ORDER BY line LIMIT :limit
+            """
+        ),
+        {"batch": batch_id, "states": list(states), "after": after_line, "limit": limit},
+    )
+    return [OldJob(*row) for row in rows]
+
+
+def read_old_images(session: Session, image_ids: Sequence[int]) -> list[OldImage]:
+    """What is known of these images; those whose rows are gone are missing."""
+    rows = session.execute(
+        text("SELECT id, ref_kind, ref_hash, ref, state FROM images WHERE id = ANY(:ids)"),
+        {"ids": list(image_ids)},
+    )
+    return [
+        OldImage(row.id, ImageWish(row.ref_kind, row.ref_hash, row.ref), stored=row.state == "stored")
+        for row in rows
+    ]
+
+
+def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) -> None:
+    """Add the jobs, with the prompts and settings that the old ones have, and what they wait for."""
+    session.execute(
+        text(
+            """
+            INSERT INTO jobs (id, tenant_id, batch_id, line, custom_id, model, priority, state, prompt,
+                              params, image_ids, image_group, waiting_on, deadline, error_code,
+                              error_message, finished_at)
+            SELECT c.id, old.tenant_id, :batch, old.line, old.custom_id, old.model, :priority, c.state,
+                   old.prompt, old.params, CAST(c.images AS bigint[]), c.image_group, c.waiting_on, :deadline,
+                   c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END
+            FROM unnest(CAST(:ids AS bigint[]), CAST(:olds AS bigint[]), CAST(:states AS text[]),
+                        CAST(:images AS text[]), CAST(:groups AS bigint[]), CAST(:waits AS int[]),
+                        CAST(:codes AS text[]), CAST(:messages AS text[]))
+                 AS c(id, old_id, state, images, image_group, waiting_on, code, message)
+            JOIN jobs old ON old.id = c.old_id
+            """
+        ),
+        {
+            "batch": task.id,
+            "priority": task.priority,
+            "deadline": task.expires_at,
+            "ids": [copy.id for copy in copies],
+            "olds": [copy.old.id for copy in copies],
+            "states": [copy.state for copy in copies],
+            # As texts: an array of arrays would need all of one length.
+            "images": [f"{{{','.join(map(str, copy.image_ids))}}}" for copy in copies],
+            "groups": [copy.image_ids[0] if copy.image_ids else 0 for copy in copies],
+            "waits": [len(copy.waiting_on) for copy in copies],
+            "codes": [copy.error.code if copy.error else None for copy in copies],
+            "messages": [copy.error.message if copy.error else None for copy in copies],
+        },
+    )
+    insert_waits(session, [(image_id, copy.id) for copy in copies for image_id in copy.waiting_on])
