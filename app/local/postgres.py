@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg2
@@ -29,11 +30,17 @@ def url_in(folder: DataFolder, database: str = "vqueue") -> str:
 
 
 class Postgres:
-    """`durable=False` skips fsync, for tests: a killed server loses nothing, a crashed machine might."""
+    """`durable=False` skips fsync, for tests: a killed server loses nothing, a crashed machine might.
 
-    def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
+    `settings` are PostgreSQL's own, over those that every local server has.
+    """
+
+    def __init__(
+        self, folder: DataFolder, *, durable: bool = True, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._durable = durable
+        self._settings = settings or {}
         self._home = folder.subfolder("postgres")
         self._data = self._home / "data"
 
@@ -89,6 +96,7 @@ class Postgres:
         }
         if not self._durable:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        settings |= self._settings
         return tuple(part for name, value in settings.items() for part in ("-c", f"{name}={value}"))
 
     def _initialise(self) -> None:
