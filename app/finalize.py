@@ -72,13 +72,15 @@ class Finalize:
         output = self._write(task, "output", task.completed, _read_output)
         errors = self._write(task, "error", task.failed, _read_errors)
         with transaction(self._sessions) as session:
-            store.note_files(session, [file for file in (output, errors) if file])
-            store.end_batch(
+            ended = store.end_batch(
                 session,
                 task,
                 output_file_id=output.id if output else None,
                 error_file_id=errors.id if errors else None,
             )
+            # Where somebody else was first, its owner may have deleted a file by now.
+            if ended:
+                store.note_files(session, [file for file in (output, errors) if file])
         log.info(
             "batch_ended",
             batch=task.id,

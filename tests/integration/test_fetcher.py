@@ -118,6 +118,14 @@ def test_a_url_is_downloaded_stored_under_its_hash_and_its_job_made_ready(
     assert rows.one("SELECT width || 'x' || height || ' ' || format FROM images") == "40x30 PNG"
 
 
+def test_an_image_whose_bytes_are_doomed_lives_on(db: Sessions, rows: Rows, fetcher: Fetcher) -> None:
+    key = image_key("tenant_a", content_hash(png()))
+    rows.run("INSERT INTO doomed_objects (key) VALUES (:key)", key=key)
+    ask(db, "https://shop.example/a.png")
+    run(fetcher)
+    assert rows.one("SELECT count(*) FROM doomed_objects") == 0
+
+
 def test_twenty_jobs_of_one_url_are_one_download(
     db: Sessions, rows: Rows, fetcher: Fetcher, web: Web
 ) -> None:

@@ -185,6 +185,21 @@ def test_the_slower_of_two_changes_nothing(
     slow.close()
 
 
+def test_a_deleted_file_is_not_brought_back_by_the_slower_of_two(
+    desk: Desk, ingest: Ingest, finalize: Finalize, s3: S3Place
+) -> None:
+    def overtake() -> None:
+        desk.pass_leases()
+        finalize.step()
+        desk.execute("DELETE FROM files WHERE purpose = 'batch_output'")
+
+    desk.answer(submitted(desk, ingest, lines(3)))
+    slow = FaultyStore(s3, at=overtake)
+    assert Finalize(sessions=desk.sessions, objects=slow, settings=desk.settings).step()
+    assert desk.count("files") == 1
+    slow.close()
+
+
 def test_wrong_counts_never_make_a_file(desk: Desk, ingest: Ingest, finalize: Finalize) -> None:
     batch_id = submitted(desk, ingest, lines(3))
     desk.answer(batch_id, count=2)
