@@ -97,6 +97,10 @@ class Teller:
                 if told.ended_at is None:
                     del self._told[told.held]
 
+    def has_news(self) -> bool:
+        """Whether there is something that was not published yet."""
+        return any(told.changed for told in self._told.values())
+
     def close(self) -> None:
         """Tell what is left, if Redis takes it."""
         with self._changed:
@@ -108,14 +112,11 @@ class Teller:
     def _run(self) -> None:
         while not self._closed:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._has_news())
+                self._changed.wait_for(lambda: self._closed or self.has_news())
             fine = self._tell()
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, GATHER_S if fine else AWAY_PAUSE_S)
         self._tell()
-
-    def _has_news(self) -> bool:
-        return any(told.changed for told in self._told.values())
 
     def _tell(self) -> bool:
         """Publish what is new; False when Redis did not take it."""

@@ -1,8 +1,9 @@
 """An engine without a model, for tests of everything around it."""
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from app.errors import TransientWork
@@ -15,8 +16,15 @@ def echo(request: Request) -> str:
     return " ".join([question, *(image.content_hash[:8] for image in request.images)]).strip()
 
 
+def words(text: str) -> list[str]:
+    """Word by word, each with the blanks after it."""
+    return re.findall(r"\S+\s*|\s+", text)
+
+
 class FakeEngine:
     """Answers `answer(request)`, which may raise; what has joined waits for `gate`, where one is given.
+
+    Whoever listens is told the answer in `pieces`, whose iterator may wait between two of them.
 
     Every picture is decoded, so that one that cannot be fails its request as it would with a model.
 
@@ -31,6 +39,7 @@ class FakeEngine:
         revision: str = "fake-1",
         answer: Callable[[Request], str | Answer] = echo,
         gate: threading.Event | None = None,
+        pieces: Callable[[str], Iterable[str]] = words,
         rows: int = 1,
     ) -> None:
         self.model = model
@@ -39,6 +48,7 @@ class FakeEngine:
         self.joined: list[Request] = []
         self._answer = answer
         self._gate = gate
+        self._pieces = pieces
         self._closed = False
         self._pool = ThreadPoolExecutor(max_workers=rows, thread_name_prefix="fake-engine")
 
@@ -80,10 +90,14 @@ class FakeEngine:
             for image in request.images:
                 image.load()
             found = self._answer(request)
+            answer = found if isinstance(found, Answer) else _stopped(request, found)
+            if request.on_text is not None:
+                for piece in self._pieces(answer.text):
+                    request.on_text(piece)
         except Exception as error:  # whatever a test wants to see raised travels to the caller
             future.set_exception(error)
         else:
-            future.set_result(found if isinstance(found, Answer) else _stopped(request, found))
+            future.set_result(answer)
 
 
 def _stopped(request: Request, text: str) -> Answer:
