@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from app.local.servers import Broker
 from bench.queue_lines import write_lines
 from bench.queue_plain_runs import run_plain, together
+from bench.queue_polls import POLLS, p99_ratios, time_polls, told
 from bench.queue_runs import Run, run_batch
 from bench.queue_site import Servers, open_servers
 
@@ -22,7 +23,7 @@ KEYS = (
     "scale_ratio",
     "poll_ratio",
 )
-QUICK = {"sizes": [500, 2_000, 4_000], "jobs": 2_000, "plain_jobs": 500, "rows": [2_000, 10_000], "polls": 50}
+QUICK = {"sizes": [500, 2_000, 4_000], "jobs": 2_000, "plain_jobs": 500, "rows": [5_000, 20_000], "polls": 20}
 
 
 @dataclass
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found |= scale(runs, options.brokers[0], options.sizes)
         if "ingest" in options.only:
             found |= ingest(runs, options.brokers[0], options.jobs, options.sizes)
+        if "poll" in options.only:
+            found |= poll(servers, options.rows, options.polls)
     print(last_line(found))
 
 
@@ -119,6 +122,20 @@ def ingest(runs: Runs, broker: Broker, jobs: int, sizes: Sequence[int]) -> dict[
     )
     lines_s = runs.batch(broker, jobs, work=False).ingest_lines_s
     return {"ingest_lines_s": lines_s, "ingest_peak_mib": large.ingest_peak_mib}
+
+
+def poll(servers: Servers, sizes: Sequence[int], polls: int) -> dict[str, float]:
+    """The worst p99 of what clients poll over that of the smallest tables."""
+    times = time_polls(servers, sizes, polls)
+    print(told(times))
+    found: dict[str, float] = {}
+    for rows in sizes[1:]:
+        ratios = p99_ratios(times[sizes[0]], times[rows])
+        shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+        print(f"p99 at {rows:,} rows over {sizes[0]:,}: {shown}")
+        key = "poll_ratio_10m" if rows >= 10_000_000 else "poll_ratio"
+        found[key] = max(ratios[name] for name in POLLS)
+    return found
 
 
 def spread(values: Sequence[float]) -> float:

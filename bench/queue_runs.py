@@ -72,7 +72,7 @@ class Run:
 def run_batch(servers: Servers, broker: Broker, file: Path, jobs: int, *, work: bool = True) -> Run:
     """Upload the file, wait for the batch's end, count its answers; without `work` only for its ingest."""
     roles = OURS if work else OURS[:2]
-    with open_site(servers, broker, roles) as site, _client(site) as http:
+    with open_site(servers, broker, roles) as site, connect(site) as http:
         meter = Meter.start({**site.pids, **servers.pids(broker)})
         started = time.perf_counter()
         batch = _submit(http, file)
@@ -86,7 +86,7 @@ def run_batch(servers: Servers, broker: Broker, file: Path, jobs: int, *, work: 
     return Run(broker, jobs, file.stat().st_size, seconds, cpu, peaks, curve)
 
 
-def _client(site: Site) -> httpx.Client:
+def connect(site: Site) -> httpx.Client:
     return httpx.Client(
         base_url=site.url, headers={"Authorization": f"Bearer {site.key}"}, timeout=httpx.Timeout(600)
     )
