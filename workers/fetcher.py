@@ -20,6 +20,8 @@ from app.objects import make_objects
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
 from app.store import images
 from app.store.images import FetchTask, StoredImage
+from app.store.notices import IMAGES, Listener
+from app.waking import waking_loop
 from workers.sources import SourceReader
 
 log = structlog.get_logger()
@@ -153,11 +155,15 @@ def serve(settings: Settings) -> None:
         buckets=settings.s3_source_buckets,
     )
     fetcher = Fetcher(sessions=sessions, read=sources.read, keep=sources.keep, settings=settings)
-    loop = Loop("fetch", fetcher.step, idle_s=settings.dispatch_poll_s)
+    wanted = Event()
+    listening = waking_loop(Listener(database, IMAGES), wanted)
+    loop = Loop("fetch", fetcher.step, idle_s=settings.dispatch_poll_s, wake=wanted)
+    listening.start()
     loop.start()
     telemetry.serve_metrics(settings.metrics_port, role="fetcher")
     log.info("fetcher_ready")
     stopping.wait()
+    listening.stop()
     loop.stop()
     loop.join(settings.drain_s)
     fetcher.close()

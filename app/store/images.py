@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.store.journal import FAILED
+from app.store.notices import JOBS, notify
 
 # A fetcher that has not reported for this long after its own time limit is taken for dead.
 FETCH_GRACE_S = 30
@@ -258,7 +259,7 @@ def record_stored(session: Session, task: FetchTask, stored: StoredImage) -> int
     )
     if ours is None:
         return None
-    return session.execute(
+    ready = session.execute(
         text(
             """
             WITH waits AS (DELETE FROM job_waits WHERE image_id = :id RETURNING job_id),
@@ -268,12 +269,16 @@ def record_stored(session: Session, task: FetchTask, stored: StoredImage) -> int
             counted AS (
                 UPDATE jobs SET waiting_on = waiting_on - 1,
                                 state = CASE WHEN waiting_on = 1 THEN 'ready' ELSE state END
-                FROM locked WHERE jobs.id = locked.id RETURNING jobs.waiting_on)
-            SELECT count(*) FROM counted WHERE waiting_on = 0
+                FROM locked WHERE jobs.id = locked.id RETURNING jobs.waiting_on, jobs.priority)
+            SELECT count(*) AS jobs, count(*) FILTER (WHERE priority = 'interactive') AS interactive
+            FROM counted WHERE waiting_on = 0
             """
         ),
         {"id": task.id},
-    ).scalar_one()
+    ).one()
+    if ready.interactive:
+        notify(session, JOBS)
+    return ready.jobs
 
 
 def record_failed(session: Session, task: FetchTask, code: str, message: str) -> int | None:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from threading import Event
 
+import httpx
 import pytest
 from sqlalchemy import Engine
 
 from app.db import Sessions, transaction
 from app.loops import Loop
+from app.store import images, jobs
+from app.store.images import ImageWish, StoredImage
 from app.store.notices import JOBS, Listener, notify
 from app.waking import waking_loop
 from tests.rows import Rows
@@ -52,6 +55,33 @@ def test_a_lost_connection_counts_as_a_notice_and_is_made_anew(db: Sessions, wak
     with transaction(db) as session:
         notify(session, JOBS)
     assert wake.wait(5)
+
+
+@pytest.mark.parametrize(("priority", "wakes"), [("interactive", True), ("background", False)])
+@pytest.mark.usefixtures("listening")
+def test_an_interactive_job_wakes_the_dispatcher_when_it_is_posted(
+    http: httpx.Client, wake: Event, priority: str, wakes: bool
+) -> None:
+    assert http.post("/v1/jobs", json={"question": "?", "priority": priority}).status_code == 202
+    assert wake.wait(5 if wakes else 0.2) is wakes
+
+
+@pytest.mark.parametrize(("priority", "wakes"), [("interactive", True), ("standard", False)])
+@pytest.mark.usefixtures("listening")
+def test_the_last_picture_of_an_interactive_job_wakes_the_dispatcher(
+    db: Sessions, wake: Event, priority: str, wakes: bool
+) -> None:
+    rows = Rows(db)
+    rows.add_tenant()
+    with transaction(db) as session:
+        wish = ImageWish("url", "h", "https://a.example/1.png")
+        image = images.want_images(session, rows.tenant, [wish], reuse_s=0)["h"].id
+    (job_id,) = rows.add_jobs(1, priority=priority, state="waiting", waiting_on=1, image_ids=[image])
+    with transaction(db) as session:
+        jobs.insert_waits(session, [(image, job_id)])
+        (task,) = images.claim_fetches(session, limit=1, lease_s=60, per_host=1, active={})
+        assert images.record_stored(session, task, StoredImage("a" * 64, "PNG", 8, 8, 9)) == 1
+    assert wake.wait(5 if wakes else 0.2) is wakes
 
 
 def test_a_listener_takes_no_place_in_the_pool(database: Engine, wake: Event) -> None:
