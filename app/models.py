@@ -4,6 +4,7 @@ from sqlalchemy import (
     ARRAY,
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     DateTime,
     Float,
@@ -49,7 +50,13 @@ tenants = Table(
     Column("id", Text, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     # Its part of a busy model, beside the weights of the others.
-    Column("weight", Float, nullable=False, server_default=text("1")),
+    Column(
+        "weight",
+        Float,
+        CheckConstraint("weight > 0", name="weight_is_positive"),
+        nullable=False,
+        server_default=text("1"),
+    ),
     moment("created_at", nullable=False, now=True),
 )
 

@@ -1,21 +1,56 @@
-"""What to send next: fair shares between tenants, then deadlines, then chunks of one image's jobs. Pure."""
+"""What to send next: class by class, tenants' fair shares, deadlines, chunks of one image's jobs. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import heapify, heappop, heapreplace
+from typing import TypeVar
 
 from app.states import Priority
+
+T = TypeVar("T")
+ORDER = {priority: place for place, priority in enumerate(Priority)}
+
+
+@dataclass(frozen=True, order=True)
+class Lane:
+    """What has a queue of its own: the jobs of one model and class."""
+
+    model: str
+    priority: Priority = Priority.STANDARD
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where ready jobs of a model come from: a batch, or a tenant's direct jobs (`batch_id` None)."""
+    """Where a tenant's jobs of a lane come from: a batch, or its direct jobs (`batch_id` None)."""
 
     tenant_id: str
-    batch_id: str | None
-    model: str
+    lane: Lane
     deadline: datetime
-    ready: int
+    batch_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one tenant wants of a lane: `ready` jobs of its sources, and where `more` is set, maybe others."""
+
+    sources: tuple[Source, ...]  # earliest deadline first; one at least
+    weight: float = 1.0
+    ready: int = 0
+    more: bool = True
+
+    @property
+    def tenant_id(self) -> str:
+        return self.sources[0].tenant_id
+
+    @property
+    def lane(self) -> Lane:
+        return self.sources[0].lane
+
+
+# Jobs on the broker, by lane and tenant.
+Queued = Mapping[tuple[Lane, str], int]
 
 
 @dataclass(frozen=True)
@@ -44,42 +79,95 @@ class ChunkLimits:
     visual_tokens: int
 
 
-def share(room: Mapping[str, int], sources: Sequence[Source]) -> list[tuple[Source, int]]:
-    """How many jobs to take from each source, when each model has its own room on the broker.
+def open_lanes(models: Iterable[str], window: int, queued: Queued) -> set[Lane]:
+    """The lanes in which there may be room for more."""
+    used = _used(queued)
+    lanes = (Lane(model, priority) for model in models for priority in Priority)
+    return {lane for lane in lanes if _room(lane, window, used) > 0}
 
-    A model that is busy so keeps none of another's jobs waiting. Within a model tenants get equal shares, and
-    what one leaves goes to the others; within a tenant the earliest deadline is served first.
-    """
+
+def line_up(sources: Iterable[Source], weights: Mapping[str, float]) -> list[Demand]:
+    """What each tenant wants of each lane, none of it counted yet; tenants have weight 1 unless told."""
+    found: defaultdict[tuple[Lane, str], list[Source]] = defaultdict(list)
+    for source in sources:
+        found[source.lane, source.tenant_id].append(source)
     return [
-        taken
-        for model, capacity in room.items()
-        for taken in _share_model(capacity, [source for source in sources if source.model == model])
+        Demand(
+            tuple(sorted(theirs, key=lambda one: (one.deadline, one.batch_id or ""))),
+            weights.get(tenant_id, 1.0),
+        )
+        for (_, tenant_id), theirs in found.items()
     ]
 
 
-def _share_model(capacity: int, sources: Sequence[Source]) -> list[tuple[Source, int]]:
-    demand: dict[str, int] = {}
-    for source in sources:
-        demand[source.tenant_id] = demand.get(source.tenant_id, 0) + source.ready
-    grants = _fill(capacity, demand)
-    taken: list[tuple[Source, int]] = []
-    for source in sorted(sources, key=lambda source: (source.deadline, source.batch_id or "")):
-        take = min(source.ready, grants[source.tenant_id])
-        grants[source.tenant_id] -= take
-        if take:
-            taken.append((source, take))
-    return taken
+def share(window: int, queued: Queued, demands: Sequence[Demand]) -> list[tuple[Demand, int]]:
+    """How many jobs each demand is granted, if any; one that is not counted yet is taken for endless.
+
+    A model that is busy keeps none of another's jobs waiting. A model's window is for its standard jobs,
+    whatever of the background is queued; the background gets what they leave of it. Interactive jobs have as
+    much again for themselves.
+    """
+    used = _used(queued)
+    wanted: defaultdict[Lane, list[Demand]] = defaultdict(list)
+    for demand in demands:
+        wanted[demand.lane].append(demand)
+    granted: list[tuple[Demand, int]] = []
+    for lane in sorted(wanted, key=lambda lane: (ORDER[lane.priority], lane.model)):
+        shares = _fill(_room(lane, window, used), wanted[lane], queued)
+        used[lane] += sum(jobs for _, jobs in shares)
+        granted.extend(shares)
+    return granted
 
 
-def _fill(capacity: int, demand: Mapping[str, int]) -> dict[str, int]:
-    """Pour capacity evenly; whoever is full leaves the rest to the others."""
-    grants = dict.fromkeys(demand, 0)
-    hungry = sorted(demand, key=lambda tenant: (demand[tenant], tenant))
-    for served, tenant in enumerate(hungry):
-        fair = capacity // (len(hungry) - served)
-        grants[tenant] = min(demand[tenant], fair)
-        capacity -= grants[tenant]
-    return grants
+def _used(queued: Queued) -> Counter[Lane]:
+    used: Counter[Lane] = Counter()
+    for (lane, _), jobs in queued.items():
+        used[lane] += jobs
+    return used
+
+
+def _room(lane: Lane, window: int, used: Mapping[Lane, int]) -> int:
+    shared = Lane(lane.model) if lane.priority is Priority.BACKGROUND else None
+    return window - used.get(lane, 0) - (used.get(shared, 0) if shared else 0)
+
+
+def _fill(room: int, demands: Sequence[Demand], queued: Queued) -> list[tuple[Demand, int]]:
+    """Give job after job to whoever then has the least for its weight, what it has queued counted in.
+
+    So shares are those of the whole window, also when one tenant came late. Between equals the earlier
+    deadline decides.
+    """
+    waiting = [
+        (
+            (queued.get((demand.lane, demand.tenant_id), 0) + 1) / demand.weight,
+            demand.sources[0].deadline,
+            place,
+        )
+        for place, demand in enumerate(demands)
+        if demand.more or demand.ready
+    ]
+    heapify(waiting)
+    grants = [0] * len(demands)
+    while room > 0 and waiting:
+        level, deadline, place = waiting[0]
+        demand = demands[place]
+        grants[place] += 1
+        room -= 1
+        if demand.more or grants[place] < demand.ready:
+            heapreplace(waiting, (level + 1 / demand.weight, deadline, place))
+        else:
+            heappop(waiting)
+    return [(demand, jobs) for demand, jobs in zip(demands, grants, strict=True) if jobs]
+
+
+def interleave(piles: Sequence[tuple[float, Sequence[T]]], block: int) -> list[T]:
+    """Piles with their weights as one row, block by block in turn, so that none goes first as a whole."""
+    blocks = [
+        (start / weight, place, pile[start : start + block])
+        for place, (weight, pile) in enumerate(piles)
+        for start in range(0, len(pile), block)
+    ]
+    return [item for _, _, part in sorted(blocks, key=lambda one: one[:2]) for item in part]
 
 
 def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
@@ -90,25 +178,24 @@ def plan_chunks(jobs: Sequence[ReadyJob], limits: ChunkLimits) -> list[Chunk]:
     chunk's answers are told when the last of them is there.
     """
     chunks: list[Chunk] = []
-    open_jobs: dict[tuple[str, Priority], list[int]] = {}
-    open_images: dict[tuple[str, Priority], dict[int, int]] = {}
+    open_jobs: dict[Lane, list[int]] = {}
+    open_images: dict[Lane, dict[int, int]] = {}
     for job in jobs:
         if job.alone or job.priority is Priority.INTERACTIVE:
             chunks.append(Chunk(job.model, (job.id,), job.priority))
             continue
-        lane = (job.model, job.priority)
+        lane = Lane(job.model, job.priority)
         aboard = open_jobs.setdefault(lane, [])
         images = open_images.setdefault(lane, {})
         if aboard and _over(len(aboard) + 1, {**images, **job.images}, limits):
-            chunks.append(Chunk(job.model, tuple(aboard), job.priority))
+            chunks.append(Chunk(lane.model, tuple(aboard), lane.priority))
             aboard.clear()
             images.clear()
         aboard.append(job.id)
         images.update(job.images)
-    rest = (
-        Chunk(model, tuple(aboard), priority) for (model, priority), aboard in open_jobs.items() if aboard
+    chunks.extend(
+        Chunk(lane.model, tuple(aboard), lane.priority) for lane, aboard in open_jobs.items() if aboard
     )
-    chunks.extend(rest)
     return chunks
 
 

@@ -40,6 +40,9 @@ BATCHES = Gauge("vqueue_batches", "Batches that have not ended, by status.", ["s
 MODEL_WORKERS = Gauge(
     "vqueue_model_workers", "Workers that serve a model and were heard of lately.", ["model"]
 )
+QUEUED_JOBS = Gauge(
+    "vqueue_queued_jobs", "Jobs on the broker or before their turn at a worker.", ["model", "priority"]
+)
 QUEUE_MESSAGES = Gauge("vqueue_queue_messages", "Chunks that wait on the broker.", ["queue"])
 CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", ["queue"])
 CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))

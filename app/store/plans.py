@@ -1,14 +1,32 @@
-"""What the dispatcher reads and moves: ready jobs, the window on the broker, lapsed leases."""
+"""What the dispatcher reads and moves: the window on the broker, who wants what, ready jobs."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.planner import Source
+from app.planner import Chunk, Demand, Lane, Source
 from app.states import Priority
-from app.store.journal import FAILED
+
+TURN_LOCK = 0x7671  # "vq": the advisory lock of the dispatcher that sends
+TURN_MS = 60_000  # longer than the broker may take to confirm
+DIRECT_SEEN = 100  # direct jobs that are looked at for a deadline
+
+# A batch b of the background whose window is three quarters over: it waits no longer.
+IS_NEAR = "(b.priority = 'background' AND now() > b.expires_at - (b.expires_at - b.created_at) / 4)"
+
+# Pieces of statements. A demand's batches stand in the order of their deadlines; the null among them stands
+# for direct jobs. An array is unnested in its order, and a batch is read when those before it are used up.
+WANTED = """jsonb_to_recordset(CAST(:wanted AS jsonb))
+                AS w(place int, tenant text, model text, priority text, batches text[], cap int)"""
+DUE = "state = 'ready' AND (not_before IS NULL OR not_before <= now())"
+OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
+DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
+                        AND model = w.model AND priority = w.priority AND {DUE}"""
+CANDIDATE = "id, image_group, image_ids, alone"
+NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
 @dataclass(frozen=True)
@@ -16,20 +34,9 @@ class Candidate:
     """A ready job, locked until the transaction ends."""
 
     id: int
-    model: str
+    lane: Lane
     image_ids: Sequence[int]
     alone: bool
-    priority: Priority = Priority.STANDARD
-
-
-@dataclass(frozen=True)
-class Lapsed:
-    """A job whose worker was not heard of until its lease ran out."""
-
-    id: int
-    attempt: int
-    worker: str | None
-    failed: bool  # it went down with too many processes and is ended
 
 
 @dataclass(frozen=True)
@@ -41,200 +48,172 @@ class Backlog:
     running: int
 
 
-def read_open_batches(session: Session) -> list[str]:
-    """Batches in progress that have jobs left and time to run them."""
+def take_turn(session: Session) -> bool:
+    """Let one dispatcher send at a time, until the transaction ends; whether it is our turn.
+
+    Two at once would fill the window twice. Postgres ends the turn of a process that is frozen in it.
+    """
+    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {TURN_MS}"))
+    return session.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": TURN_LOCK}).scalar_one()
+
+
+def count_queued(session: Session) -> dict[tuple[Lane, str], int]:
+    """Jobs on the broker by lane and tenant: what the window and the shares are measured against."""
     rows = session.execute(
         text(
             """
-            SELECT id FROM batches
-            WHERE status = 'in_progress' AND completed + failed < total AND expires_at > now()
+            SELECT model, priority, tenant_id, count(*) AS n FROM jobs
+            WHERE state = 'queued' GROUP BY model, priority, tenant_id
             """
         )
     )
-    return list(rows.scalars())
+    return {(Lane(row.model, Priority(row.priority)), row.tenant_id): row.n for row in rows}
 
 
-def read_models(session: Session, batch_ids: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The models of these batches' jobs; they never change once a batch is in progress."""
+def read_weights(session: Session) -> dict[str, float]:
+    """The weights of the tenants that have another than 1."""
+    rows = session.execute(text("SELECT id, weight FROM tenants WHERE weight <> 1"))
+    return {row.id: row.weight for row in rows}
+
+
+def read_sources(session: Session, lanes: Collection[Lane]) -> list[Source]:
+    """Where jobs of these lanes may come from: batches in progress, and direct jobs that are ready."""
+    models = {lane.model for lane in lanes}
+    return [source for source in (*_batches(session, models), *_direct(session)) if source.lane in lanes]
+
+
+def _batches(session: Session, models: Collection[str]) -> list[Source]:
+    """Batches with jobs left and time to run them, for each of the models."""
+    rows = session.execute(
+        text(
+            f"""
+            SELECT id, tenant_id, expires_at,
+                   CASE WHEN {IS_NEAR} THEN 'standard' ELSE priority END AS priority
+            FROM batches b
+            WHERE status = 'in_progress' AND completed + failed < total AND expires_at > now()
+              AND deleted_at IS NULL
+            """  # noqa: S608 - a piece of our own
+        )
+    ).all()
+    lanes = {(model, priority): Lane(model, priority) for model in models for priority in Priority}
+    return [
+        Source(row.tenant_id, lanes[model, Priority(row.priority)], row.expires_at, row.id)
+        for row in rows
+        for model in models
+    ]
+
+
+def _direct(session: Session) -> list[Source]:
+    """One jump through the index for each tenant, model and class that has direct jobs ready.
+
+    Jobs without a deadline are due since they came; a look at some of them tells.
+    """
     rows = session.execute(
         text(
             """
-            SELECT batch_id, array_agg(DISTINCT model) AS models FROM jobs
-            WHERE batch_id = ANY(:ids) GROUP BY batch_id
+            WITH RECURSIVE found AS (
+                (SELECT tenant_id, model, priority FROM jobs WHERE state = 'ready' AND batch_id IS NULL
+                 ORDER BY tenant_id, model, priority LIMIT 1)
+                UNION ALL
+                SELECT further.* FROM found f CROSS JOIN LATERAL (
+                    SELECT tenant_id, model, priority FROM jobs
+                    WHERE state = 'ready' AND batch_id IS NULL
+                      AND (tenant_id, model, priority) > (f.tenant_id, f.model, f.priority)
+                    ORDER BY tenant_id, model, priority LIMIT 1) AS further)
+            SELECT tenant_id, model, priority, (
+                SELECT min(coalesce(deadline, created_at)) FROM (
+                    SELECT deadline, created_at FROM jobs
+                    WHERE state = 'ready' AND batch_id IS NULL AND tenant_id = f.tenant_id
+                      AND model = f.model AND priority = f.priority
+                    LIMIT :some) AS seen) AS deadline
+            FROM found f
             """
         ),
-        {"ids": list(batch_ids)},
-    ).all()
-    return {row.batch_id: frozenset(row.models) for row in rows}
+        {"some": DIRECT_SEEN},
+    )
+    return [Source(row.tenant_id, Lane(row.model, Priority(row.priority)), row.deadline) for row in rows]
 
 
-def read_sources(
-    session: Session, room: Mapping[str, int], batches: Mapping[str, frozenset[str]]
-) -> list[Source]:
-    """What has jobs ready now for the models in `room`: of these batches, and tenants' direct jobs.
-
-    `batches` tells each one's models, since to look for jobs of another is to read all that it has ready.
-    Each source is counted up to the room that there is for its model.
-    """
-    return [*_in_batches(session, room, batches), *_direct(session, room)]
-
-
-def _in_batches(
-    session: Session, room: Mapping[str, int], batches: Mapping[str, frozenset[str]]
-) -> list[Source]:
-    pairs = [(batch_id, model) for batch_id, models in batches.items() for model in models & room.keys()]
+def count_ready(session: Session, wanted: Sequence[tuple[Demand, int]]) -> list[int]:
+    """How many jobs of each demand are ready now, counted no further than to its number."""
     rows = session.execute(
         text(
-            """
-            SELECT b.tenant_id, b.id AS batch_id, m.model, b.expires_at AS deadline, found.ready
-            FROM unnest(CAST(:batches AS text[]), CAST(:models AS text[]), CAST(:caps AS int[]))
-                AS m(batch_id, model, cap)
-            JOIN batches b ON b.id = m.batch_id
-            CROSS JOIN LATERAL (
+            f"""
+            SELECT w.place, found.ready FROM {WANTED} CROSS JOIN LATERAL (
                 SELECT count(*) AS ready FROM (
-                    SELECT 1 FROM jobs
-                    WHERE batch_id = b.id AND model = m.model AND state = 'ready'
-                      AND (not_before IS NULL OR not_before <= now())
-                    LIMIT m.cap) AS counted) AS found
-            WHERE found.ready > 0
+                    SELECT FROM unnest(w.batches) AS source(batch_id) CROSS JOIN LATERAL (
+                        SELECT FROM jobs WHERE {OF_BATCH} UNION ALL SELECT FROM jobs WHERE {DIRECT}) AS one
+                    LIMIT w.cap) AS counted) AS found
+            """  # noqa: S608 - pieces of our own
+        ),
+        {"wanted": _as_json(wanted)},
+    )
+    counts = {row.place: row.ready for row in rows}
+    return [counts[place] for place in range(len(wanted))]
+
+
+def lock_ready(session: Session, granted: Sequence[tuple[Demand, int]]) -> list[list[Candidate]]:
+    """The first jobs of each demand, as many as granted; others skip them until we commit.
+
+    Source by source in their order, none looked at before it is needed; image by image in each.
+    """
+    rows = session.execute(
+        text(
+            f"""
+            SELECT w.place, found.* FROM {WANTED} CROSS JOIN LATERAL (
+                SELECT source.n, one.*
+                FROM unnest(w.batches) WITH ORDINALITY AS source(batch_id, n) CROSS JOIN LATERAL (
+                    SELECT * FROM (SELECT {CANDIDATE} FROM jobs WHERE {OF_BATCH} {NEXT}) AS of_batch
+                    UNION ALL
+                    SELECT * FROM (SELECT {CANDIDATE} FROM jobs WHERE {DIRECT} {NEXT}) AS direct) AS one
+                LIMIT w.cap) AS found
+            """  # noqa: S608 - pieces of our own
+        ),
+        {"wanted": _as_json(granted)},
+    ).all()
+    piles: list[list[Candidate]] = [[] for _ in granted]
+    for row in sorted(rows, key=lambda row: (row.place, row.n, row.image_group, row.id)):
+        lane = granted[row.place][0].lane
+        piles[row.place].append(Candidate(row.id, lane, row.image_ids, row.alone))
+    return piles
+
+
+def mark_queued(session: Session, chunks: Sequence[Chunk]) -> None:
+    """Note jobs as sent, in the order of their chunks. Only after the broker has confirmed them."""
+    jobs = [(job_id, chunk.priority, place) for place, chunk in enumerate(chunks) for job_id in chunk.job_ids]
+    session.execute(
+        text(
+            """
+            UPDATE jobs SET state = 'queued', priority = sent.priority,
+                            sent_at = clock.moment + sent.place * interval '1 microsecond'
+            FROM (SELECT clock_timestamp() AS moment) AS clock,
+                 unnest(CAST(:ids AS bigint[]), CAST(:priorities AS text[]), CAST(:places AS int[]))
+                     AS sent(id, priority, place)
+            WHERE jobs.id = sent.id AND jobs.state = 'ready'
             """
         ),
         {
-            "batches": [batch_id for batch_id, _ in pairs],
-            "models": [model for _, model in pairs],
-            "caps": [room[model] for _, model in pairs],
+            "ids": [job_id for job_id, _, _ in jobs],
+            "priorities": [priority for _, priority, _ in jobs],
+            "places": [place for _, _, place in jobs],
         },
     )
-    return [Source(*row) for row in rows]
 
 
-def _direct(session: Session, room: Mapping[str, int]) -> list[Source]:
-    rows = session.execute(
-        text(
-            """
-            SELECT t.id AS tenant_id, CAST(NULL AS text) AS batch_id, m.model, found.deadline, found.ready
-            FROM tenants t
-            CROSS JOIN unnest(CAST(:models AS text[]), CAST(:caps AS int[])) AS m(model, cap)
-            CROSS JOIN LATERAL (
-                SELECT min(coalesce(counted.deadline, counted.created_at)) AS deadline, count(*) AS ready
-                FROM (
-                    SELECT deadline, created_at FROM jobs
-                    WHERE batch_id IS NULL AND state = 'ready' AND tenant_id = t.id AND model = m.model
-                      AND (not_before IS NULL OR not_before <= now())
-                    LIMIT m.cap) AS counted) AS found
-            WHERE found.ready > 0
-            """
-        ),
-        {"models": list(room), "caps": list(room.values())},
+def _as_json(wanted: Sequence[tuple[Demand, int]]) -> str:
+    return json.dumps(
+        [
+            {
+                "place": place,
+                "tenant": demand.tenant_id,
+                "model": demand.lane.model,
+                "priority": demand.lane.priority,
+                "batches": [source.batch_id for source in demand.sources],
+                "cap": cap,
+            }
+            for place, (demand, cap) in enumerate(wanted)
+        ]
     )
-    return [Source(*row) for row in rows]
-
-
-def lock_ready(session: Session, source: Source, *, limit: int) -> list[Candidate]:
-    """Ready jobs of one source, image by image; other dispatchers skip them until we commit."""
-    where = "batch_id = :batch" if source.batch_id else "batch_id IS NULL AND tenant_id = :tenant"
-    rows = session.execute(
-        text(
-            f"""
-            SELECT id, model, image_ids, alone, priority FROM jobs
-            WHERE {where} AND model = :model AND state = 'ready'
-              AND (not_before IS NULL OR not_before <= now())
-            ORDER BY image_group, id LIMIT :limit FOR UPDATE SKIP LOCKED
-            """  # noqa: S608 - one of two fixed conditions
-        ),
-        {"batch": source.batch_id, "tenant": source.tenant_id, "model": source.model, "limit": limit},
-    ).all()
-    return [Candidate(row.id, row.model, row.image_ids, row.alone, Priority(row.priority)) for row in rows]
-
-
-def mark_queued(session: Session, job_ids: Sequence[int]) -> None:
-    """Note jobs as sent. Only after the broker has confirmed their chunk."""
-    session.execute(
-        text("UPDATE jobs SET state = 'queued', sent_at = now() WHERE id = ANY(:ids) AND state = 'ready'"),
-        {"ids": list(job_ids)},
-    )
-
-
-def count_queued(session: Session) -> dict[str, int]:
-    """Jobs on the broker by model: what the window is measured against."""
-    rows = session.execute(
-        text("SELECT model, count(*) AS n FROM jobs WHERE state = 'queued' GROUP BY model")
-    ).all()
-    return {row.model: row.n for row in rows}
-
-
-def take_back_lapsed(session: Session, *, crash_attempts: int, limit: int = 1000) -> list[Lapsed]:
-    """Jobs whose lease ran out: back to ready, to travel alone; ended after too many such deaths."""
-    rows = session.execute(
-        text(
-            f"""
-            WITH lapsed AS (
-                SELECT id FROM jobs WHERE state = 'running' AND lease_until < now()
-                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED),
-            moved AS (
-                UPDATE jobs SET crashes = crashes + 1, alone = true, lease_until = NULL,
-                    state = CASE WHEN crashes + 1 >= :most THEN 'failed' ELSE 'ready' END,
-                    not_before = NULL,
-                    error_code = CASE WHEN crashes + 1 >= :most THEN 'engine_crash' END,
-                    error_message = CASE WHEN crashes + 1 >= :most
-                        THEN 'The process that ran this job died ' || (crashes + 1) || ' times.' END,
-                    finished_at = CASE WHEN crashes + 1 >= :most THEN now() END
-                FROM lapsed WHERE jobs.id = lapsed.id
-                RETURNING jobs.id, jobs.attempt, jobs.worker, jobs.batch_id, jobs.line, jobs.state,
-                          jobs.error_code, jobs.error_message),
-            ended AS (SELECT * FROM moved WHERE state = 'failed'),
-            {FAILED}
-            SELECT id, attempt, worker, state = 'failed' AS failed FROM moved
-            """  # noqa: S608 - pieces of our own
-        ),
-        {"most": crash_attempts, "limit": limit},
-    ).all()
-    return [Lapsed(row.id, row.attempt, row.worker, row.failed) for row in rows]
-
-
-def take_back_unheard(
-    session: Session, model: str, *, after_s: float, queue_is_empty: bool, limit: int = 10_000
-) -> int:
-    """Jobs of a model whose message is lost: sent long ago while the queue is empty, or overtaken.
-
-    Queues keep their order. A job that was sent `after_s` later than this one and runs already says that this
-    one's message is gone, or waits in a worker's hands, where a second message does no harm.
-    """
-    rows = session.execute(
-        text(
-            """
-            UPDATE jobs SET state = 'ready' WHERE id IN (
-                SELECT id FROM jobs
-                WHERE state = 'queued' AND model = :model AND sent_at < CASE
-                    WHEN :empty THEN now()
-                    ELSE (SELECT max(sent_at) FROM jobs WHERE state = 'running' AND model = :model)
-                    END - :after * interval '1 second'
-                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
-            RETURNING id
-            """
-        ),
-        {"model": model, "after": after_s, "empty": queue_is_empty, "limit": limit},
-    )
-    return len(rows.all())
-
-
-def expire_direct(session: Session, *, limit: int = 1000) -> int:
-    """End direct jobs whose deadline passed before a worker took them."""
-    rows = session.execute(
-        text(
-            """
-            UPDATE jobs SET state = 'expired', finished_at = now(), error_code = 'job_expired',
-                            error_message = 'The job could not be run before its deadline.'
-            WHERE id IN (
-                SELECT id FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
-                  AND deadline < now()
-                ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
-            RETURNING id
-            """
-        ),
-        {"limit": limit},
-    )
-    return len(rows.all())
 
 
 def count_backlog(session: Session, *, cap: int) -> Backlog:

@@ -81,6 +81,7 @@ def downgrade() -> None:
 def _add_columns() -> None:
     now, standard = sa.text("now()"), sa.text("'standard'")
     op.add_column("tenants", sa.Column("weight", sa.Float(), server_default=sa.text("1"), nullable=False))
+    op.create_check_constraint("weight_is_positive", "tenants", "weight > 0")
     op.add_column(
         "images", sa.Column("used_at", sa.DateTime(timezone=True), server_default=now, nullable=False)
     )

@@ -1,45 +1,20 @@
-"""The dispatcher fills a bounded window, sends again what was lost, and takes back what was abandoned."""
+"""The dispatcher fills a bounded window by class, by fair shares and by deadline, and sends nothing twice."""
 
-from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from prometheus_client import REGISTRY
 
 from app.config import Settings, read_option
 from app.db import Sessions, transaction
 from app.dispatch import Dispatcher
 from app.errors import TransientWork
 from app.model_list import read_models
-from app.planner import Chunk
-from app.states import JobState, Priority
+from app.states import JobState
 from app.store import workers
+from tests.broker import Broker
 from tests.rows import Rows
 
 TWO_MODELS = read_models("small=x max_pixels=65536, large=y", read_option)
-
-
-class Broker:
-    """Remembers what was published, and can be switched off."""
-
-    def __init__(self) -> None:
-        self.chunks: list[Chunk] = []
-        self.away = False
-        self.waiting = 0
-        self.after_send: Callable[[], None] | None = None
-
-    def send(self, chunks: Sequence[Chunk]) -> None:
-        if self.away:
-            raise TransientWork("broker_unavailable", "away")
-        self.chunks.extend(chunks)
-        if self.after_send:
-            self.after_send()
-
-    def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int:
-        return self.waiting
-
-    @property
-    def sent(self) -> list[int]:
-        return [job_id for chunk in self.chunks for job_id in chunk.job_ids]
 
 
 @pytest.fixture
@@ -136,91 +111,6 @@ def test_a_death_between_publish_and_mark_sends_the_jobs_again(
     assert broker.sent == [job_id, job_id]
 
 
-def test_a_lapsed_lease_brings_the_job_back_to_travel_alone(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    ids = rows.add_jobs(3, batch_id="batch_1", state="running", lease_until="2020-01-01", attempt=1)
-    work = dispatcher(db, broker, settings)
-    work.reap()
-    work.send()
-    assert sorted(chunk.job_ids for chunk in broker.chunks) == [(job_id,) for job_id in ids]
-
-
-def test_the_third_death_ends_the_job_as_engine_crash_and_counts_it(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2020-01-01", crashes=2)
-    dispatcher(db, broker, settings).reap()
-    assert rows.one("SELECT state || ' ' || error_code FROM jobs") == "failed engine_crash"
-    assert rows.counts() == (1, 0, 1)
-
-
-def test_a_lease_that_runs_is_left_alone(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2100-01-01")
-    dispatcher(db, broker, settings).reap()
-    assert rows.states() == {job_id: JobState.RUNNING}
-
-
-def test_what_a_purged_queue_lost_is_sent_again(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2020-01-01")
-    dispatcher(db, broker, settings).reap()
-    assert rows.states() == {job_id: JobState.READY}
-
-
-def test_what_still_waits_on_the_broker_is_not_sent_again(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    (job_id,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2020-01-01")
-    broker.waiting = 1
-    dispatcher(db, broker, settings).reap()
-    assert rows.states() == {job_id: JobState.QUEUED}
-
-
-def test_a_message_that_later_ones_have_overtaken_is_taken_for_lost(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    broker.waiting = 5
-    (lost,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2026-01-01 12:00")
-    rows.add_jobs(
-        1, batch_id="batch_1", state="running", sent_at="2026-01-01 12:05", lease_until="2100-01-01"
-    )
-    (behind,) = rows.add_jobs(1, batch_id="batch_1", state="queued", sent_at="2026-01-01 12:06")
-    dispatcher(db, broker, settings).reap()
-    states = rows.states()
-    assert (states[lost], states[behind]) == (JobState.READY, JobState.QUEUED)
-
-
-def test_a_direct_job_past_its_deadline_ends_as_expired(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    (job_id,) = rows.add_jobs(1, deadline="2020-01-01")
-    dispatcher(db, broker, settings).reap()
-    assert rows.states() == {job_id: JobState.EXPIRED}
-
-
-def test_after_an_outage_workers_get_time_to_renew_before_they_are_judged(
-    db: Sessions, rows: Rows, broker: Broker, settings: Settings
-) -> None:
-    now = 0.0
-    work = Dispatcher(sessions=db, sender=broker, settings=settings, clock=lambda: now)
-    broker.away = True
-    rows.add_jobs(1, batch_id="batch_1")
-    with pytest.raises(TransientWork):
-        work.step()
-    rows.add_jobs(1, batch_id="batch_1", state="running", lease_until="2020-01-01")
-    broker.away = False
-    now = settings.heartbeat_s
-    work.step()
-    assert JobState.RUNNING in rows.states().values()
-    now = 3 * settings.heartbeat_s
-    work.step()
-    assert JobState.RUNNING not in rows.states().values()
-
-
 def test_two_tenants_share_the_window(db: Sessions, rows: Rows, broker: Broker, settings: Settings) -> None:
     large = rows.add_jobs(20, batch_id="batch_1")
     other = Rows(db, tenant="tenant_b")
@@ -283,28 +173,128 @@ def test_jobs_of_a_model_that_nobody_serves_stay_until_a_worker_does(
     assert (work.send(), sorted(broker.sent)) == (2, ids)
 
 
-def test_the_live_workers_of_every_served_model_are_counted(
+def test_classes_go_in_order_and_the_background_gets_what_is_left(
     db: Sessions, rows: Rows, broker: Broker, settings: Settings
 ) -> None:
-    with transaction(db) as session:
-        for worker, model in (("w1", "small"), ("w1", "large"), ("w2", "large")):
-            workers.register(session, worker=worker, role="worker", model=model, revision="1")
-    work = dispatcher(db, broker, settings, models=TWO_MODELS)
-    work.reap()
-    assert (live_workers("small"), live_workers("large")) == (1, 2)
-    rows.run("UPDATE workers SET heartbeat_at = now() - interval '2 minutes'")
-    with transaction(db) as session:
-        workers.heartbeat(session, worker="w1")
-    work.reap()
-    assert (live_workers("small"), live_workers("large")) == (1, 1)
-    with transaction(db) as session:
-        workers.leave(session, worker="w1")
-    work.reap()
-    assert (live_workers("small"), live_workers("large")) == (0, 0)
+    rows.add_batch("batch_2")
+    rows.run("UPDATE batches SET priority = 'background' WHERE id = 'batch_1'")
+    leisure = rows.add_jobs(9, batch_id="batch_1", priority="background")
+    standard = rows.add_jobs(6, batch_id="batch_2")
+    waiting = rows.add_jobs(3, priority="interactive")
+    assert dispatcher(db, broker, settings, window_jobs=8).send() == 11
+    sent = {chunk.job_ids: chunk.priority for chunk in broker.chunks}
+    assert sent == {
+        **{(job_id,): "interactive" for job_id in waiting},
+        tuple(standard): "standard",
+        tuple(leisure[:2]): "background",
+    }
 
 
-def live_workers(model: str) -> float | None:
-    return REGISTRY.get_sample_value("vqueue_model_workers", {"model": model})
+def test_a_full_background_keeps_no_standard_job_waiting(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(9, priority="background")
+    work = dispatcher(db, broker, settings, window_jobs=8)
+    assert (work.send(), work.send()) == (8, 0)
+    rows.add_jobs(9)
+    assert (work.send(), work.send()) == (8, 0)
+
+
+def test_a_background_batch_near_its_deadline_counts_as_standard(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(2, batch_id="batch_1", priority="background")
+    rows.run(
+        "UPDATE batches SET priority = 'background', created_at = now() - interval '8 hours', "
+        "expires_at = now() + interval '2 hours'"
+    )
+    dispatcher(db, broker, settings).send()
+    assert [chunk.priority for chunk in broker.chunks] == ["standard"]
+    assert rows.all("SELECT priority FROM jobs") == ["standard", "standard"]
+
+
+def test_a_tenant_who_came_late_gets_its_share_of_the_whole_window(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(30, batch_id="batch_1")
+    work = dispatcher(db, broker, settings, window_jobs=8)
+    work.send()
+    late = Rows(db, tenant="tenant_b").add_jobs(9)
+    rows.run(
+        "UPDATE jobs SET state = 'running' WHERE id IN (SELECT min(id) FROM jobs WHERE state = 'queued')"
+    )
+    rows.run(
+        "UPDATE jobs SET state = 'running' WHERE id IN (SELECT min(id) FROM jobs WHERE state = 'queued')"
+    )
+    assert work.send() == 2
+    assert broker.sent[-2:] == late[:2]
+
+
+def test_a_tenants_weight_is_its_part_of_the_window(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(30)
+    Rows(db, tenant="tenant_b").add_jobs(30)
+    rows.run("UPDATE tenants SET weight = 3 WHERE id = 'tenant_b'")
+    dispatcher(db, broker, settings, window_jobs=12).send()
+    assert rows.one("SELECT count(*) FROM jobs WHERE state = 'queued' AND tenant_id = 'tenant_b'") == 9
+
+
+def test_the_batch_with_the_earlier_deadline_goes_first_and_none_before_its_time(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_batch("batch_2")
+    rows.run("UPDATE batches SET expires_at = now() + interval '1 hour' WHERE id = 'batch_2'")
+    late, soon = rows.add_jobs(3, batch_id="batch_1"), rows.add_jobs(3, batch_id="batch_2")
+    again = rows.add_jobs(1, batch_id="batch_2", not_before="2100-01-01")
+    dispatcher(db, broker, settings, window_jobs=5).send()
+    assert broker.sent == [*soon, *late[:2]]
+    assert rows.states()[again[0]] == JobState.READY
+
+
+@pytest.mark.parametrize("column", ["expires_at", "deleted_at"])
+def test_nothing_of_a_batch_past_its_time_or_deleted_is_sent(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings, column: str
+) -> None:
+    rows.add_jobs(2, batch_id="batch_1")
+    rows.run(f"UPDATE batches SET {column} = now() - interval '1 second'")  # noqa: S608 - one of two columns
+    assert dispatcher(db, broker, settings).send() == 0
+
+
+def test_a_tenant_of_many_small_batches_fills_the_window_in_one_step(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    for number in range(20):
+        rows.add_batch(f"small_{number:02}")
+        rows.add_jobs(1, batch_id=f"small_{number:02}")
+    Rows(db, tenant="tenant_b").add_jobs(2)
+    assert dispatcher(db, broker, settings, window_jobs=16).send() == 16
+
+
+def test_while_one_dispatcher_sends_another_leaves_it_to_that(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(9, batch_id="batch_1")
+    first, second = (dispatcher(db, broker, settings, window_jobs=4) for _ in range(2))
+    meanwhile: list[int] = []
+    broker.after_send = lambda: meanwhile.append(second.send())
+    assert (first.send(), meanwhile) == (4, [0])
+    rows.run("UPDATE jobs SET state = 'running' WHERE state = 'queued'")
+    broker.after_send = None
+    assert second.send() == 4
+
+
+def test_dispatchers_that_run_at_once_send_each_job_once(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    ids = rows.add_jobs(60, batch_id="batch_1")
+    dispatchers = [dispatcher(db, broker, settings, window_jobs=200, chunk_jobs=3) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        for work in dispatchers:
+            work.reap()
+        sums = list(pool.map(lambda work: sum(work.send() for _ in range(5)), dispatchers))
+    assert sum(sums) == 60
+    assert sorted(broker.sent) == ids
 
 
 def _die() -> None:

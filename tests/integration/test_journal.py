@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.db import Sessions, transaction
-from app.store import endings, images, jobs, plans
+from app.store import endings, images, jobs, lost
 from app.store.endings import SweepTask
 from app.store.images import ImageWish
 from app.store.jobs import AnswerRow, FailureRow
@@ -97,7 +97,7 @@ def test_errors_are_counted_by_code_with_the_first_line_and_its_message(db: Sess
 def test_a_job_that_processes_died_of_is_numbered_and_counted(db: Sessions, rows: Rows) -> None:
     ids = rows.add_jobs(2, batch_id="batch_1", state="running", lease_until="2020-01-01", crashes=2)
     with transaction(db) as session:
-        plans.take_back_lapsed(session, crash_attempts=3)
+        lost.take_back_lapsed(session, crash_attempts=3)
     assert journal(rows) == ids
     assert errors(rows)["engine_crash"][0] == 2
 
@@ -105,7 +105,7 @@ def test_a_job_that_processes_died_of_is_numbered_and_counted(db: Sessions, rows
 def test_a_job_that_is_taken_back_is_not_numbered(db: Sessions, rows: Rows) -> None:
     rows.add_jobs(2, batch_id="batch_1", state="running", lease_until="2020-01-01")
     with transaction(db) as session:
-        plans.take_back_lapsed(session, crash_attempts=3)
+        lost.take_back_lapsed(session, crash_attempts=3)
     assert journal(rows) == []
 
 

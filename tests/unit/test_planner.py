@@ -1,14 +1,36 @@
-"""The plan loses nothing, sends nothing twice, keeps to its budgets and to fair shares."""
+"""The plan loses nothing, sends nothing twice, keeps to its budgets, its classes and to fair shares."""
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.planner import Chunk, ChunkLimits, ReadyJob, Source, plan_chunks, share
+from app.planner import (
+    Chunk,
+    ChunkLimits,
+    Demand,
+    Lane,
+    ReadyJob,
+    Source,
+    interleave,
+    line_up,
+    open_lanes,
+    plan_chunks,
+    share,
+)
+from app.states import Priority
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LIMITS = ChunkLimits(jobs=4, visual_tokens=100)
+SMALL = Lane("small")
+LEISURE = Lane("small", Priority.BACKGROUND)
+CHAT = Lane("small", Priority.INTERACTIVE)
+LARGE = Lane("large")
+LANES = st.sampled_from([SMALL, LEISURE, CHAT, LARGE])
+TENANTS = st.sampled_from("abcd")
 
 
 @st.composite
@@ -22,35 +44,17 @@ def ready_jobs(draw: st.DrawFn) -> list[ReadyJob]:
             model=draw(st.sampled_from(["small", "large"])),
             images={image: tokens[image] for image in draw(pick)},
             alone=draw(st.booleans()),
+            priority=draw(st.sampled_from(Priority)),
         )
         for number in range(count)
     ]
 
 
-@st.composite
-def sources(draw: st.DrawFn) -> list[Source]:
-    rows = draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from("abc"),
-                st.sampled_from(["small", "large"]),
-                st.integers(0, 9),
-                st.integers(0, 50),
-            ),
-            max_size=12,
-        )
-    )
-    return [
-        Source(tenant, f"batch_{number}", model, NOON + timedelta(hours=hours), ready)
-        for number, (tenant, model, hours, ready) in enumerate(rows)
-    ]
-
-
 @given(ready_jobs())
-def test_every_job_is_in_exactly_one_chunk_of_its_model(jobs: list[ReadyJob]) -> None:
+def test_every_job_is_in_exactly_one_chunk_of_its_model_and_class(jobs: list[ReadyJob]) -> None:
     chunks = plan_chunks(jobs, LIMITS)
-    sent = sorted((job_id, chunk.model) for chunk in chunks for job_id in chunk.job_ids)
-    assert sent == sorted((job.id, job.model) for job in jobs)
+    sent = sorted((job_id, chunk.model, chunk.priority) for chunk in chunks for job_id in chunk.job_ids)
+    assert sent == sorted((job.id, job.model, job.priority) for job in jobs)
 
 
 @given(ready_jobs())
@@ -63,8 +67,8 @@ def test_no_chunk_of_several_jobs_is_over_either_limit(jobs: list[ReadyJob]) -> 
 
 
 @given(ready_jobs())
-def test_a_job_that_was_on_board_at_a_death_travels_alone(jobs: list[ReadyJob]) -> None:
-    alone = {job.id for job in jobs if job.alone}
+def test_jobs_after_a_death_and_interactive_ones_travel_alone(jobs: list[ReadyJob]) -> None:
+    alone = {job.id for job in jobs if job.alone or job.priority is Priority.INTERACTIVE}
     for chunk in plan_chunks(jobs, LIMITS):
         assert len(chunk.job_ids) == 1 or not alone & set(chunk.job_ids)
 
@@ -79,52 +83,150 @@ def test_a_job_over_the_budget_still_travels_by_itself() -> None:
     assert plan_chunks(jobs, LIMITS) == [Chunk("m", (1,)), Chunk("m", (2,))]
 
 
-rooms = st.fixed_dictionaries({"small": st.integers(0, 200), "large": st.integers(0, 200)})
+def demand(tenant: str, ready: int, lane: Lane = SMALL, *, weight: float = 1.0, hours: int = 0) -> Demand:
+    source = Source(tenant, lane, NOON + timedelta(hours=hours), f"batch_{tenant}")
+    return Demand((source,), weight, ready, more=False)
 
 
-@given(rooms, sources())
-def test_the_shares_use_each_models_room_and_never_more(
-    room: dict[str, int], given_sources: list[Source]
-) -> None:
-    taken = share(room, given_sources)
-    for model, capacity in room.items():
-        demand = sum(source.ready for source in given_sources if source.model == model)
-        assert sum(take for source, take in taken if source.model == model) == min(capacity, demand)
-    assert all(0 < take <= source.ready for source, take in taken)
+@dataclass(frozen=True)
+class Situation:
+    """A window, what is on the broker already, and what is wanted."""
+
+    window: int
+    queued: dict[tuple[Lane, str], int]
+    demands: list[Demand]
+
+    def granted(self) -> Counter[tuple[Lane, str]]:
+        shares = share(self.window, self.queued, self.demands)
+        return Counter({(one.lane, one.tenant_id): jobs for one, jobs in shares})
+
+    def wanted(self, lane: Lane) -> int:
+        return sum(one.ready for one in self.demands if one.lane == lane)
 
 
-@given(rooms, sources())
-def test_no_tenant_gets_less_than_its_fair_share_of_a_model_while_it_has_jobs(
-    room: dict[str, int], given_sources: list[Source]
-) -> None:
-    taken = share(room, given_sources)
-    for model, capacity in room.items():
-        of_model = [source for source in given_sources if source.model == model and source.ready]
-        tenants = {source.tenant_id for source in of_model}
-        for tenant in tenants:
-            demand = sum(source.ready for source in of_model if source.tenant_id == tenant)
-            granted = sum(
-                take for source, take in taken if (source.tenant_id, source.model) == (tenant, model)
-            )
-            assert granted >= min(demand, capacity // len(tenants))
+@st.composite
+def situations(draw: st.DrawFn) -> Situation:
+    weights = {tenant: draw(st.sampled_from([0.5, 1.0, 2.0, 3.0])) for tenant in "abcd"}
+    ready = draw(st.dictionaries(st.tuples(LANES, TENANTS), st.integers(0, 60), max_size=9))
+    return Situation(
+        window=draw(st.integers(1, 80)),
+        queued=draw(st.dictionaries(st.tuples(LANES, TENANTS), st.integers(1, 30), max_size=6)),
+        demands=[
+            demand(tenant, jobs, lane, weight=weights[tenant], hours=draw(st.integers(0, 3)))
+            for (lane, tenant), jobs in ready.items()
+        ],
+    )
 
 
-def test_a_model_that_has_no_room_keeps_nothing_of_anothers_back() -> None:
-    busy = Source("a", "first", "large", NOON, 1_000)
-    other = Source("a", "second", "small", NOON + timedelta(days=1), 10)
-    assert share({"small": 20}, [busy, other]) == [(other, 10)]
+def room(now: Situation, lane: Lane) -> int:
+    """What the window leaves to a lane, before anything is granted."""
+    lanes = {lane, SMALL} if lane == LEISURE else {lane}
+    return max(0, now.window - sum(jobs for (one, _), jobs in now.queued.items() if one in lanes))
 
 
-def test_within_a_tenant_the_earliest_deadline_is_served_first() -> None:
-    late = Source("a", "late", "small", NOON + timedelta(hours=2), 10)
-    soon = Source("a", "soon", "small", NOON, 10)
-    assert share({"small": 15}, [late, soon]) == [(soon, 10), (late, 5)]
+@given(situations())
+def test_no_one_is_granted_more_than_is_ready(now: Situation) -> None:
+    ready = {(one.lane, one.tenant_id): one.ready for one in now.demands}
+    assert all(0 < jobs <= ready[where] for where, jobs in now.granted().items())
+
+
+@given(situations())
+def test_each_lane_uses_its_room_and_never_more(now: Situation) -> None:
+    """The background has what standard jobs leave; interactive ones and other models take nothing from it."""
+    granted = Counter[Lane]()
+    for (lane, _), jobs in now.granted().items():
+        granted[lane] += jobs
+    for lane in (SMALL, CHAT, LARGE):
+        assert granted[lane] == min(room(now, lane), now.wanted(lane))
+    left = max(0, room(now, LEISURE) - granted[SMALL])
+    assert granted[LEISURE] == min(left, now.wanted(LEISURE))
+
+
+@given(situations())
+def test_nobody_is_given_a_job_while_another_has_less_for_its_weight(now: Situation) -> None:
+    granted = now.granted()
+
+    def level(one: Demand, more: int = 0) -> float:
+        where = one.lane, one.tenant_id
+        return (now.queued.get(where, 0) + granted[where] + more) / one.weight
+
+    for given_one in now.demands:
+        for other in now.demands:
+            if given_one.lane == other.lane and granted[given_one.lane, given_one.tenant_id]:
+                is_served = granted[other.lane, other.tenant_id] == other.ready
+                assert is_served or level(given_one) <= level(other, more=1) + 1e-9
+
+
+@given(situations())
+def test_the_lanes_with_room_are_those_that_are_looked_into(now: Situation) -> None:
+    lanes = open_lanes(["small", "large"], now.window, now.queued)
+    assert {lane for lane, _ in now.granted()} <= lanes
+    for lane in (SMALL, LEISURE, CHAT, LARGE):
+        assert (lane in lanes) == (room(now, lane) > 0)
+
+
+def test_who_filled_the_window_first_does_not_keep_its_lead() -> None:
+    early, late = demand("early", 1_000), demand("late", 1_000)
+    assert share(100, {(SMALL, "early"): 60}, [early, late]) == [(late, 40)]
+    assert share(100, {(SMALL, "early"): 40, (SMALL, "late"): 40}, [early, late]) == [(early, 10), (late, 10)]
+
+
+def test_a_tenant_of_twice_the_weight_has_twice_the_share() -> None:
+    shares = share(90, {}, [demand("a", 1_000), demand("b", 1_000, weight=2)])
+    assert [jobs for _, jobs in shares] == [30, 60]
 
 
 def test_a_small_tenant_is_not_pushed_out_by_a_large_one() -> None:
-    large = Source("large", "a", "small", NOON, 1_000_000)
-    small = Source("small", "b", "small", NOON + timedelta(days=1), 30)
-    assert {source.tenant_id: take for source, take in share({"small": 100}, [large, small])} == {
-        "large": 70,
-        "small": 30,
-    }
+    large, small = demand("large", 1_000_000), demand("small", 30, hours=24)
+    assert share(100, {}, [large, small]) == [(large, 70), (small, 30)]
+
+
+def test_between_equal_tenants_the_earlier_deadline_decides() -> None:
+    shares = share(1, {}, [demand("a", 5, hours=2), demand("b", 5, hours=1), demand("c", 5, hours=3)])
+    assert [one.tenant_id for one, _ in shares] == ["b"]
+
+
+def test_a_model_that_has_no_room_keeps_nothing_of_anothers_back() -> None:
+    other = demand("a", 10)
+    assert share(20, {(LARGE, "a"): 20}, [demand("a", 1_000, LARGE), other]) == [(other, 10)]
+
+
+def test_background_on_the_broker_takes_no_room_from_standard_jobs() -> None:
+    urgent = demand("a", 50)
+    assert share(20, {(LEISURE, "b"): 20}, [urgent, demand("b", 50, LEISURE)]) == [(urgent, 20)]
+
+
+def test_who_is_not_counted_yet_is_taken_for_endless() -> None:
+    unknown = Demand(demand("a", 0).sources)
+    assert share(20, {}, [unknown, demand("b", 5)])[0] == (unknown, 15)
+
+
+@given(st.lists(st.tuples(TENANTS, LANES, st.integers(0, 9)), max_size=12))
+def test_the_sources_of_a_tenant_stand_by_deadline(rows: Sequence[tuple[str, Lane, int]]) -> None:
+    sources = [
+        Source(tenant, lane, NOON + timedelta(hours=hours), f"batch_{number}")
+        for number, (tenant, lane, hours) in enumerate(rows)
+    ]
+    lined_up = line_up(sources, {"b": 2.0})
+    assert sorted(id(one) for each in lined_up for one in each.sources) == sorted(id(one) for one in sources)
+    assert len({(each.lane, each.tenant_id) for each in lined_up}) == len(lined_up)
+    for each in lined_up:
+        assert {(one.lane, one.tenant_id) for one in each.sources} == {(each.lane, each.tenant_id)}
+        assert list(each.sources) == sorted(each.sources, key=lambda one: one.deadline)
+        assert each.weight == (2.0 if each.tenant_id == "b" else 1.0)
+
+
+def test_piles_go_block_by_block_in_turn() -> None:
+    assert interleave([(1, "aaaaaa"), (2, "bbbbbbbb"), (1, "c")], 2) == list("aabbcbbaabbbbaa")
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.5, 1.0, 2.0]), st.lists(st.integers())), max_size=5))
+def test_interleaving_loses_nothing_and_keeps_each_order(piles: list[tuple[float, list[int]]]) -> None:
+    marked = [
+        (weight, [(place, number) for number in range(len(pile))])
+        for place, (weight, pile) in enumerate(piles)
+    ]
+    row = interleave(marked, 3)
+    for place, (_, pile) in enumerate(marked):
+        assert [item for item in row if item[0] == place] == pile
+    assert len(row) == sum(len(pile) for _, pile in piles)
