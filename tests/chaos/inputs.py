@@ -15,7 +15,7 @@ BAD = {"gone": 1, "page": 1, "cut": 1, "json": 1, "empty": 1, "model": 1, "data_
 # What only the fake engine knows: a job that it refuses, and one that it answers at the second try.
 OF_FAKE = {"refused": 2, "flaky": 2}
 JOBS_OF_A_PICTURE = 3
-EXPIRES_S = 45
+EXPIRES_S = 30
 
 
 class Fate(StrEnum):

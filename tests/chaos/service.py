@@ -104,7 +104,7 @@ def _settings(plan: RunPlan, servers: Servers, host: Host, name: str) -> Setting
         port=free_port(),
         lease_s=plan.lease_s,
         heartbeat_s=plan.lease_s / 3,
-        resend_s=2.0,
+        resend_s=1.0,
         dispatch_poll_s=0.1,
         chunk_jobs=8,
         worker_threads=2,
