@@ -41,6 +41,11 @@ class ApiClient:
     def batch(self, batch_id: str) -> Json:
         return self._call("GET", f"/batches/{batch_id}")
 
+    def results(self, batch_id: str, *, after: int, status: str | None = None) -> Json:
+        """A page of a batch's results behind number `after`."""
+        fields = {"after": str(after), "limit": "1000"} | ({"status": status} if status else {})
+        return self._call("GET", f"/batches/{batch_id}/results", fields=fields)
+
     def lines(self, file_id: str | None) -> Iterator[Json]:
         """The objects of an output or error file; of none, where it was not written."""
         if file_id is not None:

@@ -245,6 +245,24 @@ class ChunkSender:
             raise TransientWork("broker_unavailable", message) from error
 
 
+def count_dead(settings: Settings) -> int | None:
+    """Chunks that RabbitMQ has put aside; None for other brokers, which put none aside.
+
+    Raises TransientWork where the broker is away.
+    """
+    if not is_amqp(settings.broker_url.get_secret_value()):
+        return None
+    connection = make_celery(settings).connection_for_read(connect_timeout=5)
+    try:
+        with connection, connection.channel() as channel:
+            return dead_queue().bind(channel).queue_declare(passive=True).message_count
+    except connection.channel_errors:  # no chunk was ever sent: there is no such queue yet
+        return 0
+    except (OSError, KombuError, *connection.connection_errors) as error:
+        message = f"The broker does not answer: {type(error).__name__}"
+        raise TransientWork("broker_unavailable", message) from error
+
+
 def broker_answers(broker_url: str) -> bool:
     """Whether the broker takes a connection, for readiness checks."""
     try:

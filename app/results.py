@@ -123,6 +123,11 @@ def error_line(job: UnansweredJob) -> bytes:
     return _line(job.id, job.custom_id, response=response, error=None)
 
 
+def as_line(row: Body) -> bytes:
+    text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return f"{text.translate(_LINE_BREAKERS)}\n".encode()
+
+
 def error_type(code: str | None) -> str:
     """OpenAI's word for whose fault a failure is."""
     return SERVER_ERROR if code in OUR_FAULTS else "invalid_request_error"
@@ -204,5 +209,4 @@ def _response(job_id: int, status: int, body: Body) -> Body:
 
 def _line(job_id: int, custom_id: str | None, *, response: Body | None, error: Body | None) -> bytes:
     row = {"id": result_name(job_id), "custom_id": custom_id, "response": response, "error": error}
-    text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return f"{text.translate(_LINE_BREAKERS)}\n".encode()
+    return as_line(row)

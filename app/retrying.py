@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -13,8 +13,9 @@ from app.db import Sessions, transaction
 from app.errors import Conflict, RequestError
 from app.ids import new_batch_id
 from app.limits import Limits
-from app.states import ENDED_BATCH, BatchStatus, JobState, Priority
+from app.states import ENDED_BATCH, ENDED_JOB, BatchStatus, JobState, Priority
 from app.store.batches import BatchRow, NewBatch, insert_batch, lock_submission
+from app.store.failures import FailedBatch
 from app.store.retries import EndedBatch, lock_batch
 
 log = structlog.get_logger()
@@ -106,7 +107,7 @@ def hash_retry(batch_id: str, wish: RetryWish) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def count_retryable(old: EndedBatch, states: Sequence[JobState]) -> int:
+def count_retryable(old: EndedBatch | FailedBatch, states: Collection[JobState] = ENDED_JOB) -> int:
     """Jobs of an ended batch in these states, without the lines that are no request."""
     return sum(count for state, count in _unanswered(old) if state in states)
 
@@ -123,7 +124,7 @@ def why_nothing(old: EndedBatch, states: Sequence[JobState]) -> str:
     return " ".join([f"Batch {old.id} has no {' or '.join(states)} jobs that could be retried.", *hints])
 
 
-def _unanswered(old: EndedBatch) -> list[tuple[JobState, int]]:
+def _unanswered(old: EndedBatch | FailedBatch) -> list[tuple[JobState, int]]:
     """Jobs that ran and failed, and those that never ran, which have no errors of their own."""
     unrun = [(UNRUN[old.status], old.failed - old.explained)] if old.status in UNRUN else []
     return [(JobState.FAILED, old.explained - old.bad_lines), *unrun]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import compare, database, keys, local, processes, warm
+from app.cli import compare, database, failures, keys, local, processes, results, warm
 
 app = typer.Typer(
     name="vqueue",
@@ -34,6 +34,9 @@ app.command("up")(local.up)
 app.command("migrate")(database.migrate)
 app.command("compare")(compare.compare)
 app.command("warm")(warm.warm)
+app.command("results")(results.results)
+app.command("failures")(failures.failures)
+app.command("retry")(failures.retry)
 app.add_typer(keys.keys)
 processes.mount(app)
 

@@ -13,6 +13,7 @@ import typer
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import Engine
 
+from app.api_client import ApiClient
 from app.config import Settings, read_settings
 from app.db import is_database_url, is_outage, lacks_tables, make_engine
 from app.local.folder import DEFAULT_DATA, DataFolder
@@ -64,6 +65,14 @@ def checked_settings() -> Settings:
     for line in wrong:
         typer.echo(line, err=True)
     raise typer.Exit(2)
+
+
+def environment_client() -> ApiClient:
+    """The API that VQUEUE_URL and VQUEUE_API_KEY name."""
+    url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
+    if not url or not key:
+        raise typer.BadParameter("set VQUEUE_URL (such as http://127.0.0.1:8000/v1) and VQUEUE_API_KEY")
+    return ApiClient(url, key)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`vqueue warm`: have images encoded, and instructions worked through, before anybody asks."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from app.api_client import ApiClient, ApiRefused
-from app.cli.settings import checked_settings
+from app.cli.settings import checked_settings, environment_client
 from app.errors import WorkError
 from app.objects import make_objects
 from app.warm import WARM, WINDOW, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
@@ -40,14 +39,12 @@ def warm(
     VQUEUE_URL and VQUEUE_API_KEY say where and for which tenant. Features go to Redis, for all workers;
     an instruction's prefix stays in the memory of the worker that takes its job.
     """
-    url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
-    if not url or not key:
-        raise typer.BadParameter("set VQUEUE_URL (such as http://127.0.0.1:8000/v1) and VQUEUE_API_KEY")
+    client = environment_client()
     if not (prefix or catalog or instructions):
         raise typer.BadParameter("say what to warm: --prefix, --catalog or --instructions")
     summary = Summary()
     try:
-        with closing(ApiClient(url, key)) as api:
+        with closing(client) as api:
             name = model or api.models()[0]
             images = dict.fromkeys(chain(_listed(prefix), read_catalog(catalog, column) if catalog else ()))
             lines = chain(

@@ -25,7 +25,8 @@ REPORT = '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/>
 
 
 def test_every_command_is_offered_and_explains_itself() -> None:
-    for command in ("up", "migrate", "compare", "api", "dispatcher", "fetcher", "worker", "keys"):
+    commands = ("up", "migrate", "compare", "results", "failures", "retry", "keys")
+    for command in (*commands, "api", "dispatcher", "fetcher", "worker"):
         shown = CliRunner().invoke(app, [command, "--help"])
         assert shown.exit_code == 0
         assert len(shown.stdout) > 200
