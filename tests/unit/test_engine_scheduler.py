@@ -40,8 +40,10 @@ def rooms(draw: st.DrawFn, most: int = 16) -> list[Waiting]:
     ]
 
 
-def row(number: int, *pieces: bytes, arrived: float = 0.0, size: int = 100, tail: int = 10) -> Waiting:
-    return Waiting(number, arrived, tuple((piece, size) for piece in pieces), tail)
+def row(
+    number: int, *pieces: bytes, arrived: float = 0.0, size: int = 100, tail: int = 10, urgent: bool = False
+) -> Waiting:
+    return Waiting(number, arrived, tuple((piece, size) for piece in pieces), tail, urgent)
 
 
 def join(
@@ -169,3 +171,26 @@ def test_a_step_that_fails_again_starts_the_calm_anew() -> None:
     budget.lower(rows=4, tokens=0)
     budget.passed()
     assert (budget.rows, budget.tokens) == (2, 40)
+
+
+def test_urgent_rows_join_before_all_others_and_without_them() -> None:
+    waiting = [row(0), row(1, urgent=True), row(2), row(3, urgent=True)]
+    assert join(waiting) == (1, 3)
+    assert join(waiting, now=2 * OVERTAKING_S) == (1, 3)
+
+
+def test_an_idle_engine_waits_for_nobody_where_one_is_urgent() -> None:
+    idle = Room(running=0, rows=4, tokens=1000, kv_tokens=1000, coming=3)
+    assert next_join([row(0)], now=0, room=idle, resident=(), max_wait_s=1) == Wait(1)
+    assert next_join([row(0, urgent=True)], now=0, room=idle, resident=(), max_wait_s=1) == Join((0,))
+
+
+def test_an_urgent_row_that_is_longer_than_a_step_does_not_wait_until_all_have_ended() -> None:
+    busy = Room(running=3, rows=4, tokens=150, kv_tokens=1000)
+    long = [row(0, b"a", b"b"), row(1, b"a", b"c", urgent=True), row(2, b"d", urgent=True)]
+    assert join(long[:1], busy) == ()
+    assert join(long, busy) == (1,)
+
+
+def test_an_urgent_row_does_not_join_without_room_for_its_pieces() -> None:
+    assert join([row(0, b"a", urgent=True)], Room(running=3, rows=4, tokens=150, kv_tokens=50)) == ()

@@ -228,6 +228,11 @@ def test_a_schema_that_cannot_be_followed_is_refused(schema: str) -> None:
         constraint_arguments(JsonSchema(schema))
 
 
+def test_what_is_urgent_runs_before_every_deadline() -> None:
+    urgent = replace(ask("a", deadline=None), urgent=True)
+    assert priority(urgent) < priority(ask("a", deadline=0.0))
+
+
 def test_the_earlier_deadline_runs_first_and_near_ones_keep_their_order() -> None:
     ranks = [priority(ask("a", deadline=deadline)) for deadline in (100.0, 101.0, 200.0, None)]
     assert ranks[0] == ranks[1] < ranks[2] < ranks[3]

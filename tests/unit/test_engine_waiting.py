@@ -29,11 +29,17 @@ class Clock:
 
 
 def row(
-    arrived: float, *, deadline: float | None = None, length: int = 5, pin: Node | None = None
+    arrived: float,
+    *,
+    deadline: float | None = None,
+    length: int = 5,
+    pin: Node | None = None,
+    urgent: bool = False,
 ) -> Prepared:
     future: Future[Answer] = Future()
     prompt = Prompt(np.zeros(length, np.int64), np.zeros((3, length), np.int64), length)
-    return Prepared(ask("a", deadline=deadline), future, prompt, Plan((), PromptKey("")), (), arrived, pin)
+    request = replace(ask("a", deadline=deadline), urgent=urgent)
+    return Prepared(request, future, prompt, Plan((), PromptKey("")), (), arrived, pin)
 
 
 def opened(*rows: Prepared, places: int = 8, prefixes: PrefixCache | None = None) -> WaitingRoom:
@@ -72,6 +78,14 @@ def test_a_full_room_lets_nobody_in_until_some_have_left() -> None:
             assert len(waiting) <= 8
             taken += waiting.take(TWO) or []
     assert {each.arrived for each in taken} == {each.arrived for each in rows}
+
+
+def test_a_full_room_lets_an_urgent_one_in_and_take_its_turn_first() -> None:
+    ordinary, urgent = row(90), row(91, urgent=True)
+    waiting = opened(ordinary, places=1)
+    waiting.add(urgent)
+    assert waiting.take(replace(TWO, running=1)) == [urgent]
+    assert waiting.take(TWO) == [ordinary]
 
 
 def test_a_closed_room_lets_go_of_those_before_its_door() -> None:

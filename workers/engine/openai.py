@@ -27,6 +27,7 @@ from workers.engine.openai_wire import (
     read_reply,
     refusal,
 )
+from workers.engine.places import Places
 from workers.engine.preprocess import Preprocessor
 
 CONNECT_S = 10.0
@@ -57,7 +58,7 @@ class RemoteEngine:
         self._asked_model = model
         self._preprocessor = Preprocessor(min_pixels=FACTOR**2, max_pixels=max_pixels)
         self._unbounded = replace(self._preprocessor, max_pixels=UNBOUNDED)
-        self._slots = asyncio.Semaphore(concurrency)
+        self._places = Places(concurrency)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
         self._requests = RequestLoop("remote", self._answer, observer=observer)
         self._client = httpx.AsyncClient(
@@ -92,7 +93,7 @@ class RemoteEngine:
             return model_entry(_json(reply), self._asked_model)
 
     async def _answer(self, request: Request, begun: Callable[[], None]) -> Answer:
-        async with self._slots:
+        async with self._places.place(urgent=request.urgent):
             loop = asyncio.get_running_loop()
             wanted = await loop.run_in_executor(self._pool, self._body, request)
             async with self._reaching("chat/completions", "POST", wanted) as reply:

@@ -17,6 +17,7 @@ class Waiting:
     arrived: float  # seconds, on the caller's clock
     pieces: tuple[tuple[bytes, int], ...]
     tail: int
+    urgent: bool = False
 
     @property
     def group(self) -> bytes | int:
@@ -60,7 +61,13 @@ def next_join(
     While rows run, whoever fits joins at once. An idle engine waits for those who are coming, but not longer
     than `max_wait_s` after the first arrival. The oldest always joins an idle engine, whatever it needs, and
     nobody is overtaken once it has waited OVERTAKING_S: so nobody starves.
+
+    Urgent ones wait for nobody and overtake all others, who leave them the step that they join: it is the one
+    that gives the first token, and every other prompt in it would make it longer. One that needs more than a
+    step computes joins all the same, as it would wait until the last row has ended.
     """
+    if urgent := [row for row in waiting if row.urgent]:
+        return Join(_fitting(_in_order(urgent, now), room, resident))
     left = min(row.arrived for row in waiting) + max_wait_s - now
     if room.running == 0 and room.coming > 0 and len(waiting) < room.rows and left > 0:
         return Wait(left)
@@ -88,7 +95,8 @@ def _fitting(ordered: Sequence[Waiting], room: Room, resident: Container[bytes])
         tokens += sum(new.values()) + row.tail
         kept += sum(new.values())
         alone = room.running == 0 and not chosen
-        if not alone and (tokens > room.tokens or kept > room.kv_tokens):
+        is_long = tokens > room.tokens and (bool(chosen) or not row.urgent)
+        if not alone and (is_long or kept > room.kv_tokens):
             break
         planned |= new.keys()
         chosen.append(row.number)

@@ -144,6 +144,8 @@ class TransformersEngine:
         self._on_dead = on_dead
         self._watchdog = Watchdog(limit_s=stall_s, on_stall=on_dead)
         self._pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare")
+        # Threads of their own: those of the others may all wait for a place in a full room.
+        self._urgent_pool = ThreadPoolExecutor(prepare_threads, thread_name_prefix="engine-prepare-urgent")
         self._closed = threading.Event()
         self._stepping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -160,7 +162,8 @@ class TransformersEngine:
         """Prepare it after those that are to be prepared already; what is `held` stays until then."""
         self._room.expect()
         try:
-            self._pool.submit(self._prepare, request, future, arrived, held)
+            pool = self._urgent_pool if request.urgent else self._pool
+            pool.submit(self._prepare, request, future, arrived, held)
         except RuntimeError:  # the pool is shut down
             self._room.expect_no_more()
             fail(future, engine_closed())
@@ -170,6 +173,7 @@ class TransformersEngine:
         self._closed.set()
         self._room.close()
         self._pool.shutdown()
+        self._urgent_pool.shutdown()
         self._thread.join()
         self._watchdog.close()
         self._steps.close()

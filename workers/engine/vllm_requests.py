@@ -21,6 +21,7 @@ from workers.engine.prompt import PromptBuilder
 
 ONE_TOKEN = Grid(MERGE, MERGE)  # vLLM makes an image's mark as long as it must be, also one that was already
 LATEST = 2**31 - 1  # the priority of who has no deadline
+URGENT = -1
 PRIORITY_S = 10.0  # deadlines nearer together than this keep their order, which is by image
 TOKENS_AT_ONCE = 64  # that vLLM gathers before it reports, where nobody listens
 
@@ -131,7 +132,9 @@ def constraint_arguments(constraint: Constraint) -> dict[str, Any]:
 
 
 def priority(request: Request) -> int:
-    """Lower runs first: the earlier deadline, at a grain that keeps jobs of one image together."""
+    """Lower runs first: urgent ones, then by deadline, at a grain that keeps jobs of one image together."""
+    if request.urgent:
+        return URGENT
     return LATEST if request.deadline is None else min(LATEST, int(request.deadline / PRIORITY_S))
 
 

@@ -55,9 +55,9 @@ class WaitingRoom:
             self._changed.notify_all()
 
     def add(self, row: Prepared) -> None:
-        """Waits while the room is full."""
+        """Waits while the room is full, unless it is urgent."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._full())
+            self._changed.wait_for(lambda: self._closed or row.request.urgent or not self._full())
             closed = self._closed
             if not closed:
                 number = next(self._numbers)
@@ -130,4 +130,5 @@ def _waiting(number: int, row: Prepared) -> Waiting:
     built = [cut for cut in row.plan.cuts if cut.built]
     starts = [0, *(cut.end for cut in built)]
     pieces = tuple((cut.key, cut.end - start) for cut, start in zip(built, starts, strict=False))
-    return Waiting(number, row.arrived, pieces, len(row.prompt) - row.plan.tail_start)
+    tail = len(row.prompt) - row.plan.tail_start
+    return Waiting(number, row.arrived, pieces, tail, row.request.urgent)
