@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from tests.chaos.books import Away
 from tests.chaos.pace import Pace
+from tests.chaos.plan import RunPlan
 from tests.chaos.strikes import TICK_S, Act, Field, Kind, Strike
 
 PATIENCE_S = 20.0  # how long a strike waits for its moment before it lets the next one go first
-PAUSE_S = (0.0, 3.0)
 Say = Callable[[str], None]
 
 
@@ -24,16 +24,16 @@ class Card:
     pause_s: float
 
 
-def deal(kinds: Sequence[Kind], extra: Sequence[Kind], *, rounds: int, seed: int) -> deque[Card]:
+def deal(kinds: Sequence[Kind], extra: Sequence[Kind], plan: RunPlan) -> deque[Card]:
     """Every kind once in every round, in an order of its own, and the extra ones spread among the rounds."""
-    rng = random.Random(f"{seed} strikes")
+    rng = random.Random(f"{plan.seed} strikes")
     names: list[Kind] = []
-    for _ in range(rounds):
+    for _ in range(plan.strikes):
         names += rng.sample(list(kinds), len(kinds))
     for kind in extra:
         names.insert(rng.randrange(len(names) + 1), kind)
     return deque(
-        Card(kind, random.Random(f"{seed} {number} {kind.name}"), rng.uniform(*PAUSE_S))
+        Card(kind, random.Random(f"{plan.seed} {number} {kind.name}"), rng.uniform(0, plan.pause_s))
         for number, kind in enumerate(names)
     )
 
@@ -41,7 +41,7 @@ def deal(kinds: Sequence[Kind], extra: Sequence[Kind], *, rounds: int, seed: int
 @dataclass
 class _Running:
     strike: Strike
-    kind: Kind
+    card: Card
     act: Act
     due: float
 
@@ -74,12 +74,12 @@ class Conductor:
                 self._move(running)
         if self._deck and time.monotonic() >= self._next_at:
             self._try_next()
-        self._pace.struck = 1 - len(self._deck) / self._cards
+        self._pace.struck = 1 - (len(self._deck) + len(self._running)) / self._cards
 
     def settle(self) -> None:
         """Deal no more; let what was begun come to its end."""
-        self._deck.clear()
         while self._running:
+            self._deck.clear()
             self.tick()
             time.sleep(TICK_S)
 
@@ -98,11 +98,11 @@ class Conductor:
 
     def _leases_for(self, kind: Kind) -> int:
         """How many leases are held at a moment that suits the kind; 0 where it does not."""
-        if any(running.kind.alone for running in self._running) or (kind.alone and self._running):
+        if any(running.card.kind.alone for running in self._running) or (kind.alone and self._running):
             return 0
-        if any({running.kind.name, kind.name} <= {"s3", "full"} for running in self._running):
+        if any({running.card.kind.name, kind.name} <= {"s3", "full"} for running in self._running):
             return 0
-        if any(running.kind.name == kind.name for running in self._running):
+        if any(running.card.kind.name == kind.name for running in self._running):
             return 0
         try:
             return self._field.books.leases() if kind.may() else 0
@@ -114,7 +114,7 @@ class Conductor:
         self._next_at = time.monotonic() + card.pause_s
         strike = Strike(card.kind.name, card.kind.name, leases)
         self.strikes.append(strike)
-        running = _Running(strike, card.kind, card.kind.act(card.rng, strike), 0.0)
+        running = _Running(strike, card, card.kind.act(card.rng, strike), 0.0)
         self._running.append(running)
         self._move(running)
 
@@ -122,12 +122,17 @@ class Conductor:
         try:
             running.due = time.monotonic() + next(running.act)
         except StopIteration:
-            self._running.remove(running)
-            self._tell(running.strike)
+            self._end(running)
         except Away:
-            running.strike.note += " (the database went away)"
-            self._running.remove(running)
-            self._tell(running.strike)
+            running.strike.leases, running.strike.note = 0, "the database went away"
+            self._end(running)
+
+    def _end(self, running: _Running) -> None:
+        """One that does not count is dealt once more."""
+        self._running.remove(running)
+        if not running.strike.counts:
+            self._deck.append(running.card)
+        self._tell(running.strike)
 
     def _tell(self, strike: Strike) -> None:
         back = "not seen back" if strike.recovery_s is None else f"back in {strike.recovery_s:.1f} s"

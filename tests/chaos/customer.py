@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from threading import Event, Thread
 from typing import Any
 
@@ -57,6 +58,7 @@ class Customer:
         self.done = False
         self._url = url
         self._inputs = list(inputs)
+        self._again = cycle([given for given in inputs if given.fate is Fate.COMPLETED])
         self._pace = pace
         self._stopping = Event()
         self._http = urllib3.PoolManager(timeout=TIMEOUT, retries=False)
@@ -88,7 +90,7 @@ class Customer:
                 for order in self.orders:
                     if not order.ended:
                         self._look(order)
-                self.done = not self._inputs and all(order.ended for order in self.orders)
+                self.done = self._has_all()
                 self._stopping.wait(PAUSE_S)
                 if self._stopping.is_set():
                     raise Stopped
@@ -98,12 +100,13 @@ class Customer:
             self.complaints.append(f"the client gave up: {error!r}")
             raise
 
+    def _has_all(self) -> bool:
+        return not self._inputs and self._pace.over and all(order.ended for order in self.orders)
+
     def _submit_next(self) -> None:
         open_orders = sum(not order.ended for order in self.orders)
-        if self._inputs and self._pace.allows(
-            given=len(self.orders), left=len(self._inputs), open=open_orders
-        ):
-            self.orders.append(self._submit(self._inputs.pop(0)))
+        if self._pace.allows(given=len(self.orders), left=len(self._inputs), open=open_orders):
+            self.orders.append(self._submit(self._inputs.pop(0) if self._inputs else next(self._again)))
 
     def _submit(self, given: Input) -> Ordered:
         fields = {"purpose": "batch", "file": (f"{given.name}.jsonl", given.content, "application/jsonl")}
@@ -114,9 +117,8 @@ class Customer:
             "completion_window": given.window,
         }
         # The same key for every try: an answer that got lost must not make a second batch.
-        batch = self._call(
-            given.tenant, "POST", "/batches", json=body, more={"Idempotency-Key": given.name}
-        ).json()
+        key = {"Idempotency-Key": f"{given.name}-{len(self.orders)}"}
+        batch = self._call(given.tenant, "POST", "/batches", json=body, more=key).json()
         return Ordered(given, batch["id"], time.monotonic())
 
     def _look(self, order: Ordered) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What to run. `strikes` is how often each role and server is to be struck."""
+    """What to run: at least so many jobs, and `strikes` on each role and server."""
 
     broker: str
     engine: str
@@ -16,7 +16,8 @@ class RunPlan:
     strikes: int
     seed: int
     lease_s: float = 6.0
-    job_ms: float = 50.0
+    job_ms: float = 50.0  # on average
+    pause_s: float = 3.0  # at the longest, between two strikes
     within_s: float = 3300.0
 
     @property

@@ -83,7 +83,7 @@ class _Run:
         with service(self.plan, self.servers, self.host, "struck", self.data, job_ms=job_ms) as ours:
             field, pace = ours.field(self.plan.lease_s), Pace()
             blackouts = [blackout(field)] * -(-self.plan.strikes // ROUNDS_OF_A_BLACKOUT)
-            deck = deal(kinds(field), blackouts, rounds=self.plan.strikes, seed=self.plan.seed)
+            deck = deal(kinds(field), blackouts, self.plan)
             conductor = Conductor(field, deck, pace=pace, say=self.say)
             with ours.customer(self.inputs, pace) as customer:
                 self._strike(conductor, customer)

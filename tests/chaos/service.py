@@ -71,8 +71,7 @@ def service(
     units = own_units(
         settings,
         data.subfolder("logs"),
-        worker="workers.main" if plan.engine == "demo" else "tests.chaos.worker",
-        variables={"CHAOS_JOB_MS": str(job_ms)},
+        variables={"CHAOS_JOB_MS": str(job_ms), "CHAOS_ENGINE": plan.engine},
     )
     try:
         for unit in units:
@@ -108,12 +107,13 @@ def _settings(plan: RunPlan, servers: Servers, host: Host, name: str) -> Setting
         dispatch_poll_s=0.1,
         chunk_jobs=8,
         worker_threads=2,
-        step_rows=1 if plan.engine == "fake" else 16,
+        step_rows=1 if plan.engine == "fake" else 4,
         torch_threads=1,
         window_jobs=32,
         crash_attempts=100,
         job_attempts=100,
         fetch_attempts=100,
+        fetch_reuse_s=0,
         fetch_total_s=5.0,
         fetch_allow_hosts=("127.0.0.1",),
         fetch_ports=(host.server_port,),

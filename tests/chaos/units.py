@@ -138,7 +138,7 @@ def start_servers(folder: DataFolder, *, broker: str) -> Servers:
     return Servers(units, mapper, postgres, broker_url, valkey.url(1), place, data)
 
 
-def own_units(settings: Settings, logs: Path, *, worker: str, variables: Mapping[str, str]) -> list[Unit]:
+def own_units(settings: Settings, logs: Path, *, variables: Mapping[str, str]) -> list[Unit]:
     """The processes of one vqueue: an API, two dispatchers, a fetcher, two workers."""
     env = {**environment(settings), **variables}
     healthz = f"http://127.0.0.1:{settings.port}/healthz"
@@ -157,6 +157,6 @@ def own_units(settings: Settings, logs: Path, *, worker: str, variables: Mapping
         unit("dispatcher", "dispatcher-1", "app.dispatcher", "dispatcher_ready"),
         unit("dispatcher", "dispatcher-2", "app.dispatcher", "dispatcher_ready"),
         unit("fetcher", "fetcher", "workers.fetcher", "fetcher_ready"),
-        unit("worker", "worker-1", worker, "worker_ready"),
-        unit("worker", "worker-2", worker, "worker_ready"),
+        unit("worker", "worker-1", "tests.chaos.worker", "worker_ready"),
+        unit("worker", "worker-2", "tests.chaos.worker", "worker_ready"),
     ]
