@@ -81,7 +81,7 @@ class Ingest:
 
     def _turn(self, task: IngestTask) -> None:
         if task.is_rejected:
-            self._delete_rows(task)
+            self._reject_on(task)
             return
         if task.retry_of is not None:
             self._copy(task)
@@ -186,10 +186,25 @@ class Ingest:
                 raise LostBatch
         log.info("batch_ingested", batch=task.id, jobs=task.jobs, lines=task.lines)
 
+    def _reject_on(self, task: IngestTask) -> None:
+        """Somebody else rejected it, and died; or it was closed in the middle of that."""
+        if task.is_closed:
+            self._stop(task)
+        else:
+            self._delete_rows(task)
+
+    def _stop(self, task: IngestTask) -> None:
+        with transaction(self._sessions) as session:
+            if not store.stop_reading(session, task):
+                raise LostBatch
+        log.info("ingest_stopped", batch=task.id, lines=task.lines)
+
     def _reject(self, task: IngestTask, errors: Sequence[LineError]) -> None:
         with transaction(self._sessions) as session:
-            if not store.reject_batch(session, task, errors):
-                raise LostBatch
+            rejected = store.reject_batch(session, task, errors)
+        if not rejected:
+            self._stop(task)
+            return
         log.info("batch_rejected", batch=task.id, code=errors[0].code, errors=len(errors))
         self._delete_rows(task)
 

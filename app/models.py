@@ -86,6 +86,7 @@ files = Table(
     moment("created_at", nullable=False, now=True),
     moment("expires_at"),
     Index("ix_files_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+    Index("ix_files_tenant_id_purpose_created_at_id", "tenant_id", "purpose", "created_at", "id"),
     Index("ix_files_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
 )
 
@@ -165,6 +166,7 @@ batches = Table(
     counter("ingested_bytes", BigInteger),
     counter("ingested_lines", BigInteger),
     moment("lease_until"),
+    moment("ingested_at"),  # all of its lines are there, also of one that was closed meanwhile
     moment("swept_at"),
     # Jobs that end per second, as last measured, and the count of ended ones at that time.
     Column("pace", Float),

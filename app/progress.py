@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from app.batches import found
 from app.db import Sessions, transaction
 from app.results import AnsweredJob, UnansweredJob
-from app.states import BatchStatus
 from app.store import progress as store
 from app.store.batches import BatchRow, ErrorCount, read_batch
 
@@ -32,7 +31,7 @@ class ResultPage:
     def ended(self) -> bool:
         """Whether all jobs of the batch have ended: with the last page, nothing else will come."""
         batch = self.batch
-        return batch.status is not BatchStatus.VALIDATING and batch.completed + batch.failed >= batch.total
+        return batch.ingested_at is not None and batch.completed + batch.failed >= batch.total
 
 
 class Progress:

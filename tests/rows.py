@@ -31,9 +31,9 @@ class Rows:
         self.run(
             """
             INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window,
-                                 request_hash, model, total, expires_at)
+                                 request_hash, model, total, ingested_at, expires_at)
             VALUES (:id, :tenant, :status, '/v1/chat/completions', 'file-x', '24h', :id, 'demo', :total,
-                    now() + interval '1 day')
+                    CASE WHEN :status <> 'validating' THEN now() END, now() + interval '1 day')
             """,
             id=batch_id,
             tenant=self.tenant,

@@ -135,7 +135,7 @@ def _errors(errors: Sequence[LineError]) -> BatchErrors | None:
 
 def _counts(batch: BatchRow) -> RequestCounts:
     """All 0 until the file is read: a share of a total that still grows would mislead."""
-    if batch.status is BatchStatus.VALIDATING:
+    if batch.ingested_at is None:
         return RequestCounts(total=0, completed=0, failed=0)
     return RequestCounts(total=batch.total, completed=batch.completed, failed=batch.failed)
 
@@ -144,7 +144,7 @@ def _extras(batch: BatchRow) -> BatchExtras:
     is_running = batch.status is BatchStatus.IN_PROGRESS
     left = batch.total - (batch.pace_ended or 0)
     end = completion_at(batch.pace, measured_at=batch.pace_at, left=left) if is_running else None
-    counts = () if batch.status is BatchStatus.VALIDATING else batch.errors_by_code
+    counts = batch.errors_by_code if batch.ingested_at else ()
     return BatchExtras(
         priority=batch.priority,
         retry_of=batch.retry_of,

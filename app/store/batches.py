@@ -78,6 +78,7 @@ class BatchRow:
     error_file_id: str | None
     created_at: datetime
     expires_at: datetime
+    ingested_at: datetime | None
     in_progress_at: datetime | None
     finalizing_at: datetime | None
     completed_at: datetime | None

@@ -44,8 +44,8 @@ def expire_batches(session: Session) -> list[str]:
 def find_to_sweep(session: Session, *, again_after_s: float) -> SweepTask | None:
     """A closed batch with open jobs, or one never swept.
 
-    Jobs that ran when it was closed may come back to ready, so a batch is swept again and again while it
-    has open jobs, but only after `again_after_s` seconds.
+    Jobs that ran when it was closed may come back to ready, and its file may still be read, so a batch is
+    swept again and again while it has open jobs, but only after `again_after_s` seconds.
     """
     row = session.execute(
         text(
@@ -96,13 +96,11 @@ def sweep_jobs(session: Session, task: SweepTask, *, after_line: int, limit: int
 
 
 def mark_swept(session: Session, task: SweepTask) -> None:
-    """Note that a sweep went through; at the first one, whatever held the batch before lets go."""
+    """Note that a sweep went through."""
     session.execute(
         text(
             """
-            UPDATE batches SET swept_at = now(),
-                lease_until = CASE WHEN swept_at IS NULL THEN NULL ELSE lease_until END
-            WHERE id = :id AND status IN ('cancelling', 'finalizing')
+            UPDATE batches SET swept_at = now() WHERE id = :id AND status IN ('cancelling', 'finalizing')
             """
         ),
         {"id": task.id},

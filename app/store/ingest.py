@@ -22,6 +22,11 @@ JOB_COLUMNS = (
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
 
+# A batch that was closed before its last line was read is read on: its lines become jobs that never run.
+UNREAD = "status IN ('validating', 'cancelling', 'finalizing') AND ingested_at IS NULL"
+# A block counts only where the one before it ended, whoever holds the lease.
+AT_THIS_BYTE = f"{UNREAD} AND errors IS NULL AND ingested_bytes = :from_byte"
+
 _NULL = "\\N"
 _COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
@@ -42,6 +47,7 @@ class IngestTask:
     lines: int
     jobs: int
     is_rejected: bool
+    is_closed: bool  # cancelled or expired meanwhile
     object_key: str | None  # None when the input file was deleted
     priority: Priority = Priority.STANDARD
     retry_of: str | None = None
@@ -100,18 +106,19 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
     """Take the batch that has waited longest for its next turn; other dispatchers skip it."""
     row = session.execute(
         text(
-            """
+            f"""
             UPDATE batches b SET lease_until = now() + :lease * interval '1 second'
             WHERE b.id = (
                 SELECT id FROM batches
-                WHERE status = 'validating' AND (lease_until IS NULL OR lease_until <= now())
+                WHERE {UNREAD} AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY coalesce(lease_until, created_at) LIMIT 1 FOR UPDATE SKIP LOCKED)
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
-                      b.errors IS NOT NULL AS is_rejected, b.priority, b.retry_of, b.retry_states,
+                      b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
+                      b.priority, b.retry_of, b.retry_states,
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key
-            """
+            """  # noqa: S608 - a piece of our own
         ),
         {"lease": lease_s},
     ).mappings()
@@ -146,8 +153,8 @@ def copy_jobs(session: Session, task: IngestTask, rows: Iterable[JobRow]) -> Non
 def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -> bool:
     """Note a block as read.
 
-    False if the batch is not at this byte any more, or no longer validating: then the caller must roll
-    back. This is the fence: a block counts only where the one before it ended, whoever holds the lease.
+    False if the batch is not at this byte any more, or was rejected: then the caller must roll back. This
+    is the fence.
     """
     row = session.execute(
         text(
@@ -162,7 +169,7 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
                     ingested_lines = ingested_lines + :lines, total = total + :jobs,
                     failed = failed + (SELECT count(*) FROM ended), bad_lines = bad_lines + :bad_lines,
                     model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
-                WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
+                WHERE id = :id AND {AT_THIS_BYTE}
                 RETURNING id, completed + failed AS seq),
             {NOTE_RESULTS},
             {NOTE_ERRORS}
@@ -190,23 +197,38 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
 def pause_batch(session: Session, task: IngestTask) -> None:
     """Give others their turn: the batch can be taken again, after those that have waited longer."""
     session.execute(
-        text("UPDATE batches SET lease_until = now() WHERE id = :id AND status = 'validating'"),
+        text(f"UPDATE batches SET lease_until = now() WHERE id = :id AND {UNREAD}"),  # noqa: S608
         {"id": task.id},
     )
 
 
 def start_batch(session: Session, task: IngestTask) -> bool:
-    """The whole file is read: open the batch for its workers."""
+    """The whole file is read: open the batch for its workers, unless it was closed meanwhile."""
+    row = session.execute(
+        text(
+            f"""
+            UPDATE batches SET ingested_at = now(), lease_until = NULL,
+                status = CASE status WHEN 'validating' THEN 'in_progress' ELSE status END,
+                in_progress_at = CASE status WHEN 'validating' THEN now() END,
+                pace_at = now(), pace_ended = completed + failed
+            WHERE id = :id AND {AT_THIS_BYTE} RETURNING id
+            """  # noqa: S608 - a piece of our own
+        ),
+        {"id": task.id, "from_byte": task.bytes},
+    )
+    return row.one_or_none() is not None
+
+
+def stop_reading(session: Session, task: IngestTask) -> bool:
+    """Leave a closed batch with the lines that are there: what is wrong with its file makes no difference."""
     row = session.execute(
         text(
             """
-            UPDATE batches SET status = 'in_progress', in_progress_at = now(), lease_until = NULL,
-                pace_at = now(), pace_ended = completed + failed
-            WHERE id = :id AND status = 'validating' AND errors IS NULL AND ingested_bytes = :from_byte
-            RETURNING id
+            UPDATE batches SET ingested_at = now(), lease_until = NULL
+            WHERE id = :id AND status IN ('cancelling', 'finalizing') AND ingested_at IS NULL RETURNING id
             """
         ),
-        {"id": task.id, "from_byte": task.bytes},
+        {"id": task.id},
     )
     return row.one_or_none() is not None
 
@@ -261,7 +283,7 @@ def fail_batch(session: Session, batch_id: str) -> bool:
             """
             WITH ended AS (
                 UPDATE batches SET status = 'failed', failed_at = now(), ended_at = now(),
-                    lease_until = NULL, bad_lines = 0
+                    ingested_at = now(), lease_until = NULL, bad_lines = 0
                 WHERE id = :id AND status = 'validating' AND errors IS NOT NULL RETURNING id),
             results AS (DELETE FROM results WHERE batch_id IN (SELECT id FROM ended)),
             explained AS (DELETE FROM batch_errors WHERE batch_id IN (SELECT id FROM ended))

@@ -49,7 +49,7 @@ def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None
                 status = CASE WHEN status = 'in_progress' THEN 'finalizing' ELSE status END
             WHERE id = (
                 SELECT id FROM batches
-                WHERE status IN ('in_progress', 'cancelling', 'finalizing')
+                WHERE status IN ('in_progress', 'cancelling', 'finalizing') AND ingested_at IS NOT NULL
                   AND completed + failed >= total AND total <= coalesce(:most, total)
                   AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)

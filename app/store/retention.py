@@ -86,7 +86,8 @@ def lock_deleted(session: Session) -> str | None:
         text(
             """
             SELECT id FROM batches WHERE deleted_at IS NOT NULL AND NOT EXISTS (
-                SELECT FROM batches retry WHERE retry.retry_of = batches.id AND retry.status = 'validating')
+                SELECT FROM batches retry WHERE retry.retry_of = batches.id AND retry.ingested_at IS NULL
+                    AND retry.status IN ('validating', 'cancelling', 'finalizing'))
             ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED
             """
         )
@@ -182,23 +183,23 @@ def delete_old_images(session: Session, *, unused_for_s: float, limit: int) -> l
     rows = session.execute(
         text(
             """
-            WITH needed AS (
+            WITH open AS MATERIALIZED (
+                SELECT tenant_id, min(created_at) AS since FROM batches
+                WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
+                GROUP BY tenant_id),
+            needed AS MATERIALIZED (
                 SELECT unnest(image_ids) AS id FROM jobs
                 WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
                   AND created_at < now() - :age * interval '1 second'
                 UNION ALL
                 SELECT unnest(image_ids) FROM jobs WHERE state = 'running')
             DELETE FROM images USING (
-                SELECT id FROM images
+                SELECT images.id FROM images LEFT JOIN open ON open.tenant_id = images.tenant_id
                 WHERE state IN ('stored', 'failed')
                   AND used_at < now() - (:age + :within) * interval '1 second'
-                  AND NOT EXISTS (
-                      SELECT FROM batches b
-                      WHERE b.tenant_id = images.tenant_id
-                        AND b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
-                        AND b.created_at <= images.used_at + :within * interval '1 second')
-                  AND id NOT IN (SELECT id FROM needed)
-                ORDER BY used_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS old
+                  AND (open.since IS NULL OR used_at < open.since - :within * interval '1 second')
+                  AND images.id NOT IN (SELECT id FROM needed)
+                ORDER BY used_at LIMIT :limit FOR UPDATE OF images SKIP LOCKED) AS old
             WHERE images.id = old.id RETURNING images.tenant_id, images.content_hash
             """
         ),

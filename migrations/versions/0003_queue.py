@@ -52,6 +52,7 @@ def downgrade() -> None:
         ("ix_images_content", "images"),
         ("ix_images_used_at", "images"),
         ("ix_files_expires_at", "files"),
+        ("ix_files_tenant_id_purpose_created_at_id", "files"),
         ("ix_batches_deleted_at", "batches"),
         ("ix_batches_ended_at", "batches"),
     ):
@@ -68,6 +69,7 @@ def downgrade() -> None:
         "brake_after",
         "brake_share",
         "bad_lines",
+        "ingested_at",
         "retry_states",
         "retry_of",
         "priority",
@@ -92,6 +94,7 @@ def _add_columns() -> None:
     op.add_column(
         "batches", sa.Column("bad_lines", sa.Integer(), server_default=sa.text("0"), nullable=False)
     )
+    op.add_column("batches", sa.Column("ingested_at", sa.DateTime(timezone=True)))
     op.add_column("batches", sa.Column("brake_share", sa.Float()))
     op.add_column("batches", sa.Column("brake_after", sa.Integer()))
     op.add_column("batches", sa.Column("pace", sa.Float()))
@@ -146,7 +149,10 @@ def _index_ready_jobs(*further: str) -> None:
 
 
 def _index_ages() -> None:
-    """What retention looks for."""
+    """What retention looks for; and lists of files of one purpose, which read all others without it."""
+    op.create_index(
+        "ix_files_tenant_id_purpose_created_at_id", "files", ["tenant_id", "purpose", "created_at", "id"]
+    )
     op.create_index(
         "ix_batches_ended_at", "batches", ["ended_at"], postgresql_where=sa.text("ended_at IS NOT NULL")
     )
@@ -182,13 +188,18 @@ def _fill() -> None:
         f"UPDATE batches SET ended_at = {ENDED_AT} "  # noqa: S608 - the constants above
         f"WHERE status IN ('completed', 'failed', 'expired', 'cancelled')"
     )
+    op.execute(
+        "UPDATE batches SET ingested_at = coalesce(in_progress_at, ended_at, now()) "
+        "WHERE status <> 'validating'"
+    )
     # A line that is no request has no prompt.
     op.execute(
         """
-        UPDATE batches SET bad_lines = found.n FROM (
-            SELECT batch_id, count(*) AS n FROM jobs
-            WHERE batch_id IS NOT NULL AND state = 'failed' AND prompt::text = '{}' GROUP BY batch_id) AS found
-        WHERE batches.id = found.batch_id
+        UPDATE batches SET bad_lines = bad.n
+        FROM (SELECT batch_id, count(*) AS n FROM jobs
+              WHERE batch_id IS NOT NULL AND state = 'failed' AND prompt::text = '{}'
+              GROUP BY batch_id) AS bad
+        WHERE batches.id = bad.batch_id
         """
     )
     op.execute(

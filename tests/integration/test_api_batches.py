@@ -117,7 +117,8 @@ def test_a_batch_reads_back(client: OpenAI, file_id: str) -> None:
 
 def test_counts_usage_and_files_are_shown(client: OpenAI, file_id: str, db: Sessions) -> None:
     batch = create(client, file_id)
-    update(db, status="completed", total=5, completed=3, failed=2, output_file_id="file-1", model="demo")
+    update(db, status="completed", ingested_at=sqlalchemy.func.now(), total=5, completed=3, failed=2)
+    update(db, output_file_id="file-1", model="demo")
     update(db, prompt_tokens=70, cached_tokens=20, completion_tokens=9)
     seen = client.batches.retrieve(batch.id).model_dump()
     assert seen["request_counts"] == {"total": 5, "completed": 3, "failed": 2}

@@ -111,7 +111,7 @@ def test_what_never_ran_is_a_result_too(http: httpx.Client, rows: Rows) -> None:
 
 
 def test_results_of_a_batch_that_is_still_read_may_be_polled(http: httpx.Client, rows: Rows) -> None:
-    rows.run("UPDATE batches SET status = 'validating'")
+    rows.run("UPDATE batches SET status = 'validating', ingested_at = NULL")
     found = page(http)
     assert (found["data"], found["ended"], found["batch_status"]) == ([], False, "validating")
 

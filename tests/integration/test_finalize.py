@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from threading import Event
+from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletion
@@ -228,32 +229,58 @@ def test_a_cancelled_batch_keeps_what_is_done(
     assert {row["error"]["code"] for row in desk.result_lines(batch.error_file_id)} == {"batch_cancelled"}
 
 
-def test_a_batch_cancelled_before_it_is_read_ends_at_once(
-    desk: Desk, finalize: Finalize, sweeper: Sweeper
+@pytest.mark.parametrize("read", [0, 2])
+def test_a_batch_closed_while_it_is_read_is_read_on_and_no_line_is_lost(
+    desk: Desk, finalize: Finalize, sweeper: Sweeper, s3: S3Place, read: int
 ) -> None:
-    batch_id = desk.submit(lines(3))
-    desk.cancel(batch_id)
+    content = [*lines(2), "{", line("r4", [image(URL)])]
+    batch_id = desk.submit(content)
+    size = sum(len(row.encode()) + 1 for row in content[:read])
+    faulty = FaultyStore(s3, readable=size)
+    dying = Ingest(sessions=desk.sessions, objects=faulty, settings=desk.settings, block_lines=1)
+    with pytest.raises(TransientWork):
+        dying.step()
+    desk.pass_deadline(batch_id)
+    sweeper.step()
+    assert not finalize.step(), "lines are still to be read"
+    desk.pass_leases()
+    ingest = Ingest(sessions=desk.sessions, objects=desk.objects, settings=desk.settings)
+    assert ingest.step()
     sweeper.step()
     assert finalize.step()
     batch = desk.batch(batch_id)
-    assert (batch.status, batch.total) == (BatchStatus.CANCELLED, 0)
-    assert batch.output_file_id is batch.error_file_id is None
+    assert (batch.status, batch.total, batch.failed) == (BatchStatus.EXPIRED, 4, 4)
+    assert batch.in_progress_at is None
+    codes = [_code(row) for row in desk.result_lines(batch.error_file_id)]
+    assert codes == ["batch_expired", "batch_expired", "invalid_json_line", "batch_expired"]
+    for work in (dying, ingest):
+        work.close()
+    faulty.close()
 
 
-def test_cancelling_lets_go_of_a_reader_that_died(
-    desk: Desk, finalize: Finalize, sweeper: Sweeper, s3: S3Place
+def test_a_closed_batch_whose_file_is_gone_ends_with_what_is_there(
+    desk: Desk, ingest: Ingest, finalize: Finalize, sweeper: Sweeper
 ) -> None:
     batch_id = desk.submit(lines(3))
-    faulty = FaultyStore(s3, readable=0)
-    dying = Ingest(sessions=desk.sessions, objects=faulty, settings=desk.settings)
-    with pytest.raises(TransientWork):
-        dying.step()
+    desk.execute("DELETE FROM files")
     desk.cancel(batch_id)
     sweeper.step()
-    assert finalize.step(), "its lease must not hold the batch up"
+    assert ingest.step()
+    assert finalize.step()
+    batch = desk.batch(batch_id)
+    assert (batch.status, batch.total, batch.error_file_id) == (BatchStatus.CANCELLED, 0, None)
+
+
+def test_a_batch_closed_while_it_is_rejected_ends(
+    desk: Desk, ingest: Ingest, finalize: Finalize, sweeper: Sweeper
+) -> None:
+    batch_id = desk.submit([line("same"), line("same")])
+    desk.execute("UPDATE batches SET errors = '[]'")
+    desk.cancel(batch_id)
+    sweeper.step()
+    assert ingest.step()
+    assert finalize.step()
     assert desk.status(batch_id) is BatchStatus.CANCELLED
-    dying.close()
-    faulty.close()
 
 
 def test_a_stopped_batch_keeps_what_is_done_and_fails(
@@ -346,3 +373,7 @@ def test_each_line_ends_in_exactly_one_file(
     output, errors = desk.ids(batch.output_file_id), desk.ids(batch.error_file_id)
     assert sorted(output + errors) == sorted(f"r{number}" for number in range(30))
     assert (len(output), len(errors)) == (batch.completed, batch.failed)
+
+
+def _code(row: dict[str, Any]) -> str:
+    return (row["error"] or row["response"]["body"]["error"])["code"]
