@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass
@@ -72,6 +73,10 @@ class Machine:
     def start(self, server: LocalServer) -> None:
         for program in server.prepare():
             self._supervisor.start(program)
+
+    def kill(self, name: str) -> None:
+        """At once; nobody starts it again."""
+        os.kill(self._supervisor.pid(name), signal.SIGKILL)
 
     def close(self) -> None:
         self._supervisor.stop()
