@@ -131,19 +131,22 @@ def delete_expired(session: Session, *, limit: int) -> list[DeletedFile]:
     rows = session.execute(
         text(
             """
+            WITH open AS MATERIALIZED (
+                SELECT tenant_id, min(created_at) AS since FROM (
+                    SELECT tenant_id, created_at FROM batches
+                    WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
+                    UNION ALL
+                    SELECT tenant_id, created_at FROM jobs
+                    WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')) AS work
+                GROUP BY tenant_id)
             DELETE FROM files USING (
-                SELECT id FROM files
-                WHERE expires_at <= now() AND NOT EXISTS (
-                    SELECT FROM batches b
-                    WHERE b.tenant_id = files.tenant_id
-                      AND b.status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
-                      AND (b.input_file_id = files.id AND b.status = 'validating'
-                           OR files.purpose IN ('vision', 'user_data') AND b.created_at < files.expires_at))
-                  AND NOT (files.purpose IN ('vision', 'user_data') AND EXISTS (
-                    SELECT FROM jobs j
-                    WHERE j.batch_id IS NULL AND j.state IN ('waiting', 'ready', 'queued')
-                      AND j.tenant_id = files.tenant_id AND j.created_at < files.expires_at))
-                ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS expired
+                SELECT files.id FROM files LEFT JOIN open ON open.tenant_id = files.tenant_id
+                WHERE expires_at <= now()
+                  AND (purpose NOT IN ('vision', 'user_data') OR open.since IS NULL
+                       OR open.since >= expires_at)
+                  AND NOT EXISTS (
+                      SELECT FROM batches b WHERE b.input_file_id = files.id AND b.status = 'validating')
+                ORDER BY expires_at LIMIT :limit FOR UPDATE OF files SKIP LOCKED) AS expired
             WHERE files.id = expired.id RETURNING files.id, files.tenant_id, files.object_key
             """
         ),
