@@ -1,0 +1,131 @@
+"""Migration 0003 over rows: what they say is filled in, and nothing is lost on the way back."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, text
+
+from app.db import make_engine
+from app.migrate import current_revision, drift, migrate
+from tests.servers import Databases
+
+MIGRATIONS = Path(__file__).parents[2] / "migrations"
+JOBS = """
+    INSERT INTO jobs (tenant_id, batch_id, line, state, prompt, error_code, error_message, finished_at,
+                      custom_id, model, params, image_ids)
+    SELECT 't', batch_id, line, state, CAST(prompt AS json), code, message,
+           '2026-01-01'::timestamptz + minute * interval '1 minute', 'r' || line, 'demo', '{}', '{}'
+    FROM (VALUES ('ended', 1, 'completed', '[1]', NULL, NULL, 2),
+                 ('ended', 2, 'failed', '[1]', 'not_found', '404', 1),
+                 ('ended', 3, 'failed', '{}', 'invalid_json_line', 'bad', 0),
+                 ('ended', 4, 'failed', '[1]', 'not_found', '410', 3),
+                 ('ended', 5, 'cancelled', '[1]', NULL, NULL, 4),
+                 ('open', 1, 'completed', '[1]', NULL, NULL, 0),
+                 ('open', 2, 'ready', '[1]', NULL, NULL, NULL),
+                 (NULL, NULL, 'failed', '[1]', 'not_found', '404', 0))
+        AS row(batch_id, line, state, prompt, code, message, minute)
+"""
+IMAGE = """
+    INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, state) VALUES ('t', 'url', 'h', 'u', 'failed')
+"""
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """A database of 0002 with an ended and an open batch, a direct job, a file and an image."""
+    databases = Databases(database_url)
+    url = databases.create()
+    engine = make_engine(url, pool_size=1, application="tests")
+    migrate(engine, "0002")
+    run(engine, "INSERT INTO tenants (id, name) VALUES ('t', 't')")
+    run(
+        engine,
+        """
+        INSERT INTO batches (id, tenant_id, status, ending, endpoint, input_file_id, completion_window,
+                             request_hash, total, completed, failed, expires_at, cancelled_at)
+        VALUES ('ended', 't', 'cancelled', 'cancelled', '/v1', 'f', '24h', 'h', 5, 1, 4, now(), '2026-01-02'),
+               ('open', 't', 'in_progress', NULL, '/v1', 'f', '24h', 'h', 2, 1, 0, now(), NULL)
+        """,
+    )
+    run(engine, JOBS)
+    run(engine, IMAGE)
+    yield engine
+    engine.dispose()
+    databases.drop(url)
+
+
+def run(engine: Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+
+
+def rows(engine: Engine, statement: str) -> Sequence[Any]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(statement))]
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
+def test_ended_batches_know_when(engine: Engine) -> None:
+    migrate(engine)
+    found = rows(engine, "SELECT id, ended_at = cancelled_at, bad_lines FROM batches ORDER BY id")
+    assert found == [("ended", True, 1), ("open", None, 0)]
+
+
+def test_jobs_that_have_ended_are_numbered_in_the_order_of_their_ends(engine: Engine) -> None:
+    migrate(engine)
+    found = rows(engine, "SELECT batch_id, seq, job_ids FROM results ORDER BY batch_id")
+    assert found == [("ended", 5, [3, 2, 1, 4, 5]), ("open", 1, [6])]
+
+
+def test_errors_are_counted_by_code_with_the_first_ones_message(engine: Engine) -> None:
+    migrate(engine)
+    found = rows(engine, "SELECT batch_id, code, jobs, line, message FROM batch_errors ORDER BY code")
+    assert found == [("ended", "invalid_json_line", 1, 3, "bad"), ("ended", "not_found", 2, 2, "404")]
+
+
+def test_the_way_back_and_up_again_loses_no_row(engine: Engine) -> None:
+    tables = ("batches", "jobs", "images", "tenants")
+    before = [rows(engine, f"SELECT count(*) FROM {table}") for table in tables]  # noqa: S608
+    migrate(engine)
+    filled = rows(engine, "SELECT * FROM results ORDER BY batch_id")
+    downgrade(engine, "0002")
+    assert current_revision(engine) == "0002"
+    assert [rows(engine, f"SELECT count(*) FROM {table}") for table in tables] == before  # noqa: S608
+    migrate(engine)
+    assert drift(engine) == []
+    assert rows(engine, "SELECT * FROM results ORDER BY batch_id") == filled
+
+
+def test_the_way_back_leaves_the_schema_that_was_there(engine: Engine) -> None:
+    before = schema(engine)
+    migrate(engine)
+    downgrade(engine, "0002")
+    assert schema(engine) == before
+
+
+def schema(engine: Engine) -> Sequence[Any]:
+    """Columns, indexes and settings of all tables."""
+    return [
+        rows(
+            engine,
+            "SELECT table_name, column_name, data_type, column_default, is_nullable "
+            "FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2",
+        ),
+        rows(engine, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1"),
+        rows(
+            engine,
+            "SELECT relname, reloptions FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+            "'public'::regnamespace ORDER BY 1",
+        ),
+    ]
