@@ -1,9 +1,9 @@
 """`python -m tests.fake_worker`: a real worker process around the fake engine, for tests that kill it.
 
-A question `wait for PATH` is answered once the file PATH exists; `die` ends the process at once. Told word by
-word, a word `until:PATH` is held back until that file exists; `die-at:PATH` ends the process if it does, once.
-While the file that DIE_BEFORE_ACK names exists, the process dies when a chunk is recorded but not acknowledged
-yet.
+A question `wait for PATH` is answered once the file PATH exists; `die` ends the process at once. As answers
+are told word by word, `until:PATH` is held back until that file exists, and `die-at:PATH` ends the process
+if it does, once. While the file that DIE_BEFORE_ACK names exists, the process dies when a chunk is recorded
+but not acknowledged yet.
 """
 
 import os
