@@ -11,6 +11,9 @@ Sessions = sessionmaker[Session]
 
 # A transaction that waits longer than this for a row lock has met a fault, not a queue.
 LOCK_TIMEOUT_MS = 10_000
+# A transaction that says nothing for so long belongs to a process that is frozen. Its locks would hold up all
+# others until it wakes: the kernel answers for it, so no keepalive ends it. Over what a broker may take.
+IDLE_TRANSACTION_MS = 15_000
 UNDEFINED_TABLE = "42P01"  # PostgreSQL's own code
 
 
@@ -34,7 +37,8 @@ def make_engine(database_url: str, *, pool_size: int, application: str) -> Engin
             "keepalives_count": 3,
             "tcp_user_timeout": 15_000,  # ms without an acknowledgement from a host that fell off the net
             # To compile a statement takes longer than any of ours runs.
-            "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC -c jit=off",
+            "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC -c jit=off"
+            f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS}",
         },
     )
 

@@ -74,6 +74,10 @@ class Process:
     def running(self) -> bool:
         return self._popen.poll() is None
 
+    def stopped(self) -> bool:
+        """Whether it is paused."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def terminate(self, within_s: float = 30) -> int:
         """SIGTERM, and the exit code."""
         self.send_stop()

@@ -107,6 +107,19 @@ def test_between_lost_lease_and_late_answer(
     assert each_answered_once(rows, attempts=[2])
 
 
+def test_frozen_inside_a_transaction(rows: Rows, hasty: Settings, start: Start) -> None:
+    """Its locks, on the batch's row too, hold up nobody for long."""
+    rows.add_batch()
+    rows.add_jobs(3, batch_id="batch_1", model=hasty.served_model)
+    frozen = start("worker", hasty, at="after app.store.jobs:record_answers", by="freeze")
+    start("dispatcher", hasty)
+    eventually(frozen.stopped, within_s=40)
+    start("worker", hasty)
+    assert eventually(lambda: each_answered_once(rows, attempts=[2]), within_s=60)
+    assert frozen.stopped()
+    assert rows.counts() == (3, 3, 0)
+
+
 def test_between_blocks_of_lines(desk: Desk, rows: Rows, hasty: Settings, start: Start) -> None:
     picture_line = line("last", [image(PIXEL)], model=hasty.served_model)
     batch_id = desk.submit(asked(desk, BLOCK, picture_line))
