@@ -328,7 +328,9 @@ doomed_objects = Table(
     "doomed_objects",
     metadata,
     Column("key", Text, primary_key=True),
-    moment("doomed_at", nullable=False, now=True),
+    moment("doomed_at", nullable=False, now=True),  # from when on they may be deleted
+    # Since when somebody may be deleting it: nobody stores it again before that is over.
+    moment("tried_at"),
     Index("ix_doomed_objects_doomed_at", "doomed_at"),
 )
 

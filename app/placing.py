@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db import Sessions, transaction
+from app.deleter import spare
 from app.errors import InvalidWork
 from app.ids import image_key
 from app.images import content_hash, image_limits, inspect
 from app.objects import ObjectStore
 from app.references import ImageReference, RefKind, ref_hash
-from app.store.doomed import spare
 from app.store.images import ImageWish, StoredImage, WantedImage, find_kept, keep_image, want_images
 
 # Puts of small objects wait for the store, not for us: a local one took 250/s one by one.

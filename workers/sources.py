@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from app.db import Sessions, transaction
+from app.deleter import spare
 from app.errors import InvalidWork
 from app.ids import image_key
 from app.images import Limits, content_hash, inspect
 from app.objects import ObjectMissing, ObjectStore
 from app.references import RefKind, parse_reference
 from app.store import files
-from app.store.doomed import spare
 from app.store.images import FetchTask, StoredImage
 
 

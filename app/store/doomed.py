@@ -24,8 +24,8 @@ def doom(session: Session, keys: Sequence[str], *, after_s: float = 0) -> None:
     )
 
 
-def spare(session: Session, keys: Sequence[str]) -> None:
-    """Let these objects live, and wait for whoever deletes one of them at the moment.
+def spare(session: Session, keys: Sequence[str]) -> set[str]:
+    """Let these objects live; those of which it is too late, as somebody may be deleting them, are returned.
 
     Commit it before such an object is put: see `app.deleter`.
     """
@@ -33,12 +33,17 @@ def spare(session: Session, keys: Sequence[str]) -> None:
         text(
             """
             DELETE FROM doomed_objects USING (
-                SELECT key FROM doomed_objects WHERE key = ANY(:keys) ORDER BY key FOR UPDATE) AS found
+                SELECT key FROM doomed_objects WHERE key = ANY(:keys) AND tried_at IS NULL
+                ORDER BY key FOR UPDATE) AS found
             WHERE doomed_objects.key = found.key
             """
         ),
         {"keys": list(keys)},
     )
+    rows = session.execute(
+        text("SELECT key FROM doomed_objects WHERE key = ANY(:keys)"), {"keys": list(keys)}
+    )
+    return set(rows.scalars())
 
 
 def lock_doomed(session: Session, *, limit: int) -> list[str]:
@@ -55,22 +60,28 @@ def lock_doomed(session: Session, *, limit: int) -> list[str]:
     return list(rows.scalars())
 
 
-def postpone(session: Session, keys: Sequence[str], *, after_s: float) -> None:
-    """Try these again after a while."""
+def mark_tried(session: Session, keys: Sequence[str], *, again_after_s: float) -> None:
+    """These are being deleted; unless that is heard of, they are due again after a while."""
     session.execute(
         text(
             """
-            UPDATE doomed_objects SET doomed_at = now() + :after * interval '1 second'
+            UPDATE doomed_objects SET tried_at = now(), doomed_at = now() + :after * interval '1 second'
             WHERE key = ANY(:keys)
             """
         ),
-        {"keys": list(keys), "after": after_s},
+        {"keys": list(keys), "after": again_after_s},
     )
 
 
-def forget(session: Session, keys: Sequence[str]) -> None:
-    """These objects are deleted, or needed after all."""
-    session.execute(text("DELETE FROM doomed_objects WHERE key = ANY(:keys)"), {"keys": list(keys)})
+def forget(session: Session, keys: Sequence[str], *, tried: bool) -> None:
+    """These objects are deleted after they were tried, or are needed after all.
+
+    One that was doomed anew since a deleter that froze has tried it stays.
+    """
+    session.execute(
+        text("DELETE FROM doomed_objects WHERE key = ANY(:keys) AND (tried_at IS NOT NULL) = :tried"),
+        {"keys": list(keys), "tried": tried},
+    )
 
 
 def find_needed(session: Session, keys: Sequence[str]) -> set[str]:

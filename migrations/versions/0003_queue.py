@@ -125,6 +125,7 @@ def _create_tables() -> None:
         "doomed_objects",
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("doomed_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True)),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_doomed_objects")),
     )
     op.create_index("ix_doomed_objects_doomed_at", "doomed_objects", ["doomed_at"])

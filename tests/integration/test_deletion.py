@@ -1,6 +1,5 @@
 """What is deleted is gone: for its owner at once, in the object store as soon as that answers."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -27,7 +26,6 @@ from tests.desk import PIXEL, Desk, lines
 from tests.rows import Rows
 from tests.servers import S3Place
 from tests.serving import new_key
-from tests.waiting import eventually
 
 LINES = b'{"custom_id": "a"}\n'
 
@@ -88,6 +86,14 @@ def hooked(s3: S3Place, desk: Desk) -> Iterator[Callable[[Callable[[str], None]]
     yield make
     for one in made:
         one.close()
+
+
+class Died(Exception):
+    """What a killed process would be."""
+
+
+def die(_: str) -> None:
+    raise Died
 
 
 def put(desk: Desk, *, doom: bool = True) -> str:
@@ -267,18 +273,33 @@ def test_an_image_stored_again_before_the_deletion_stays(desk: Desk, deleter: De
     assert there(desk, key) == [True]
 
 
-def test_an_image_stored_again_during_the_deletion_waits_for_its_end_and_stays(
+def test_an_image_is_not_stored_again_during_its_deletion_but_after_it(
     desk: Desk, hooked: Callable[[Callable[[str], None]], Deleter]
 ) -> None:
     key = doomed_pixel(desk)
-    keeping = threading.Thread(target=keep_pixel, args=(desk,))
 
-    def begin(_: str) -> None:
-        keeping.start()
-        eventually(lambda: waiting_for_locks(desk))
+    def store_again(_: str) -> None:
+        with pytest.raises(TransientWork):
+            keep_pixel(desk)
 
-    assert hooked(begin).step()
-    keeping.join()
+    assert hooked(store_again).step()
+    assert there(desk, key) == [False]
+    keep_pixel(desk)
+    assert there(desk, key) == [True]
+
+
+def test_an_image_whose_deletion_was_not_answered_is_deleted_before_it_is_stored_again(
+    desk: Desk, hooked: Callable[[Callable[[str], None]], Deleter], deleter: Deleter
+) -> None:
+    key = doomed_pixel(desk)
+    with pytest.raises(Died):
+        hooked(die).step()
+    with pytest.raises(TransientWork):
+        keep_pixel(desk)
+    assert not deleter.step()  # the dead one's deletion may still come
+    desk.execute("UPDATE doomed_objects SET doomed_at = now()")
+    assert deleter.step()
+    keep_pixel(desk)
     assert there(desk, key) == [True]
 
 
@@ -348,11 +369,6 @@ def all_doomed(desk: Desk) -> Iterator[str]:
 def desk_files(desk: Desk) -> list[str]:
     with transaction(desk.sessions) as session:
         return list(session.execute(text("SELECT id FROM files")).scalars())
-
-
-def waiting_for_locks(desk: Desk) -> bool:
-    with transaction(desk.sessions) as session:
-        return bool(session.execute(text("SELECT pid FROM pg_locks WHERE NOT granted")).all())
 
 
 def files(desk: Desk, objects: ObjectStore) -> Files:
