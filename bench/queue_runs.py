@@ -75,7 +75,7 @@ def run_batch(servers: Servers, broker: Broker, file: Path, jobs: int, *, work: 
     with open_site(servers, broker, roles) as site, connect(site) as http:
         meter = Meter.start({**site.pids, **servers.pids(broker)})
         started = time.perf_counter()
-        batch = _submit(http, file)
+        batch = submit(http, file)
         uploaded_s = time.perf_counter() - started
         curve = list(_follow(http, batch["id"], "completed" if work else "in_progress"))
         cpu = meter.read()
@@ -92,7 +92,8 @@ def connect(site: Site) -> httpx.Client:
     )
 
 
-def _submit(http: httpx.Client, file: Path) -> Any:
+def submit(http: httpx.Client, file: Path) -> Any:
+    """Upload a file and make a batch of it; the batch."""
     with file.open("rb") as lines:
         form = {"file": ("bench.jsonl", lines, "application/jsonl")}
         uploaded = http.post("/files", data={"purpose": "batch"}, files=form).raise_for_status().json()

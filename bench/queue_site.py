@@ -29,7 +29,18 @@ from bench.queue_lines import MODEL
 
 # What a server of 16 GB would have. Commits wait for the disk (fsync, synchronous_commit), as by default.
 POSTGRES = {"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "15min"}
-MODULES = {"api": "app.main", "dispatcher": "app.dispatcher", "worker": "bench.queue_worker"}
+MODULES = {
+    "api": "app.main",
+    "dispatcher": "app.dispatcher",
+    "fetcher": "workers.fetcher",
+    "worker": "bench.queue_worker",
+}
+READY = {
+    "api": "Uvicorn running",
+    "dispatcher": "dispatcher_ready",
+    "fetcher": "fetcher_ready",
+    "worker": "worker_ready",
+}
 PLAIN_DATABASE = 5  # of Valkey, as the broker of plain Celery
 
 
@@ -94,7 +105,13 @@ def _started(folder: DataFolder, supervisor: Supervisor, brokers: Sequence[Broke
 
 
 @contextmanager
-def open_site(servers: Servers, broker: Broker, roles: Sequence[str], **variables: str) -> Iterator[Site]:
+def open_site(
+    servers: Servers,
+    broker: Broker,
+    roles: Sequence[str],
+    modules: Mapping[str, str] = MODULES,
+    **variables: str,
+) -> Iterator[Site]:
     """Processes of vqueue on a database of their own, which is dropped at the end."""
     database = f"bench_{uuid4().hex[:8]}"
     servers.postgres.create_database(database)
@@ -111,7 +128,7 @@ def open_site(servers: Servers, broker: Broker, roles: Sequence[str], **variable
         supervisor = Supervisor(logs=logs, say=_silent, hurry=hurry)
         stack.callback(supervisor.stop)
         for role in roles:
-            supervisor.start(_program(role, settings, logs))
+            supervisor.start(_program(role, modules[role], settings, logs))
         pids = {role: supervisor.pid(role) for role in roles}
         yield Site(f"http://127.0.0.1:{port}/v1", key, servers.postgres.url(database), tenant_id, pids)
 
@@ -137,13 +154,12 @@ def _silent(_: str) -> None:
     """Whatever is killed here was not asked to stop in time on purpose."""
 
 
-def _program(role: str, settings: Mapping[str, str], logs: Path) -> Program:
+def _program(role: str, module: str, settings: Mapping[str, str], logs: Path) -> Program:
     """Ready when it says so."""
     variables = {f"VQUEUE_{name.upper()}": value for name, value in settings.items()}
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
-    said = {"api": "Uvicorn running", "dispatcher": "dispatcher_ready", "worker": "worker_ready"}[role]
-    program = Program(role, (sys.executable, "-m", MODULES[role]), environment)
-    return replace(program, is_ready=lambda: said in (logs / f"{role}.log").read_text())
+    program = Program(role, (sys.executable, "-m", module), environment)
+    return replace(program, is_ready=lambda: READY[role] in (logs / f"{role}.log").read_text())
 
 
 def _make_key(settings: Settings) -> tuple[str, str]:
