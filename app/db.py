@@ -1,8 +1,14 @@
 """The way to Postgres: engine, session factory, and the one transaction helper."""
 
+import select
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+import psycopg2
+from psycopg2 import extensions
 from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.orm import Session, sessionmaker
@@ -17,8 +23,10 @@ IDLE_TRANSACTION_MS = 15_000
 UNDEFINED_TABLE = "42P01"  # PostgreSQL's own code
 
 
-def make_engine(database_url: str, *, pool_size: int, application: str) -> Engine:
-    """An engine for one process. `application` names it in pg_stat_activity."""
+def make_engine(
+    database_url: str, *, pool_size: int, application: str, statement_timeout_ms: int = 0
+) -> Engine:
+    """An engine for one process. `application` names it in pg_stat_activity; 0 lets statements run."""
     url = make_url(database_url)
     if url.drivername in ("postgresql", "postgres"):
         url = url.set(drivername="postgresql+psycopg2")
@@ -38,9 +46,30 @@ def make_engine(database_url: str, *, pool_size: int, application: str) -> Engin
             "tcp_user_timeout": 15_000,  # ms without an acknowledgement from a host that fell off the net
             # To compile a statement takes longer than any of ours runs.
             "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC -c jit=off"
-            f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS}",
+            f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS}"
+            f" -c statement_timeout={statement_timeout_ms}",
         },
     )
+
+
+def give_up_waiting(after_s: float) -> None:
+    """Let each wait of this process for an answer of Postgres end as an outage after `after_s`; 0: none does.
+
+    The kernel of a frozen server answers for it, so that nothing else ends such a wait. COPY does not work
+    beside it.
+    """
+    extensions.set_wait_callback(partial(_wait, after_s=after_s) if after_s else None)
+
+
+def _wait(connection: Any, *, after_s: float) -> None:  # psycopg2's own, which has no types
+    until = time.monotonic() + after_s
+    while (state := connection.poll()) != extensions.POLL_OK:
+        poller = select.poll()
+        poller.register(
+            connection.fileno(), select.POLLIN if state == extensions.POLL_READ else select.POLLOUT
+        )
+        if not poller.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise psycopg2.OperationalError("The server has not answered in time.")
 
 
 def is_database_url(text: str) -> bool:

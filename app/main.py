@@ -17,7 +17,7 @@ from app.auth import Keys
 from app.batches import Batches, default_brake
 from app.chats import Chats
 from app.config import Settings, read_settings
-from app.db import make_engine, make_sessions
+from app.db import give_up_waiting, make_engine, make_sessions
 from app.files import Files
 from app.hearing import Ear, connect
 from app.jobs import Jobs
@@ -44,6 +44,10 @@ from app.served import ServedModels
 KEEP_ALIVE_S = 75
 # Requests at once; more are answered 503 by the server itself.
 CONCURRENT = 1000
+# Longer than a wait for a lock, and than any statement of ours takes.
+STATEMENT_TIMEOUT_MS = 15_000
+# Longer than that: for a server that does not even refuse.
+ANSWER_WITHIN_S = 20.0
 # Uploads (16) and images of data URLs (8) at once, and as many downloads.
 OBJECT_CONNECTIONS = 48
 
@@ -73,7 +77,10 @@ class Services:
 
 def wire(settings: Settings) -> Services:
     engine = make_engine(
-        settings.database_url.get_secret_value(), pool_size=settings.database_pool_size, application="api"
+        settings.database_url.get_secret_value(),
+        pool_size=settings.database_pool_size,
+        application="api",
+        statement_timeout_ms=STATEMENT_TIMEOUT_MS,
     )
     objects = make_objects(settings, connections=OBJECT_CONNECTIONS)
     sessions = make_sessions(engine)
@@ -150,6 +157,7 @@ def main() -> None:
     telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="api")
     # The server stops gracefully on SIGTERM, and then raises it again: a stop that was asked for is no fault.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    give_up_waiting(ANSWER_WITHIN_S)
     uvicorn.run(
         build_app(wire(settings)),
         host=settings.host,

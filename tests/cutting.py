@@ -1,9 +1,9 @@
-"""A TCP proxy that cuts its first connections off in the middle of an answer, or all when it is told to."""
+"""A TCP proxy that cuts its first connections off in the middle of an answer, or cuts or freezes all."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Thread
+from threading import Event, Thread
 from urllib.parse import urlsplit
 
 
@@ -16,6 +16,8 @@ class Cutting:
         self._after = after
         self.connections = 0
         self._open: set[socket.socket] = set()
+        self._flowing = Event()
+        self._flowing.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         Thread(target=self._accept, daemon=True).start()
@@ -25,6 +27,13 @@ class Cutting:
         for client in list(self._open):
             with suppress(OSError):  # it has just ended by itself
                 client.shutdown(socket.SHUT_RDWR)
+
+    def freeze(self) -> None:
+        """Let nothing pass any more, nor any connection end, as a server does that is stopped."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        self._flowing.set()
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -43,23 +52,23 @@ class Cutting:
     def _serve(self, client: socket.socket, limit: int | None) -> None:
         self._open.add(client)
         with client, socket.create_connection(self._target) as server:
-            Thread(target=_pump, args=(client, server, None), daemon=True).start()
-            _pump(server, client, limit)
+            Thread(target=self._pump, args=(client, server, None), daemon=True).start()
+            self._pump(server, client, limit)
         self._open.discard(client)
 
-
-def _pump(source: socket.socket, sink: socket.socket, limit: int | None) -> None:
-    """Copy until the source ends or `limit` bytes have passed, then end the sink."""
-    passed = 0
-    try:
-        while data := source.recv(65_536):
-            sink.sendall(data if limit is None else data[: limit - passed])
-            passed += len(data)
-            if limit is not None and passed >= limit:
-                break
-        sink.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
+    def _pump(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+        """Copy until the source ends or `limit` bytes have passed, then end the sink."""
+        passed = 0
+        try:
+            while data := source.recv(65_536):
+                self._flowing.wait()
+                sink.sendall(data if limit is None else data[: limit - passed])
+                passed += len(data)
+                if limit is not None and passed >= limit:
+                    break
+            sink.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
 
 
 @contextmanager
