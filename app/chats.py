@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from app import telemetry
 from app.checks import Json
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.errors import Fault, Overloaded, RequestError, TooLate, Unavailable
+from app.errors import Fault, RequestError, TooLate, Unavailable
 from app.hearing import Ear
 from app.ids import job_name
 from app.jobs import Jobs
@@ -28,7 +29,6 @@ POLL_S = 0.5
 SILENCE_S = 15.0
 # A line outlasts its job's deadline by this, so that Postgres, whose clock counts, has the last word.
 GRACE_S = 2.0
-BUSY_RETRY_S = 2
 NO_WORKER_RETRY_S = 10
 
 log = structlog.get_logger()
@@ -102,14 +102,15 @@ class Chats:
         self._sessions = sessions
         self._jobs = jobs
         self._ear = ear
-        self._most = settings.interactive_max
         self._timeout_s = settings.interactive_timeout_s
         self._live_s = settings.lease_s
         self._names: Mapping[str, str] = settings.model_names
         self._held: dict[int, Chat] = {}
         self._said_to_end: set[int] = set()
         self._look = asyncio.Event()
-        self._leaving: set[asyncio.Task[None]] = set()
+        # Of our own: those of the loop may all be busy with pictures on their way in.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="chats")
+        self._leaving: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
         """Hear what workers say, and look in Postgres for what has ended, until cancelled."""
@@ -120,12 +121,13 @@ class Chats:
     async def close(self) -> None:
         """Wait for those who are leaving."""
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._threads.shutdown()
         await self._ear.close()
 
     async def ask(self, tenant_id: str, body: Mapping[str, Json]) -> Chat:
         """Accept a chat completion's body as a job; RequestError names what is wrong with it.
 
-        `Overloaded` when too many are open, `Unavailable` when no worker serves the model. Whoever gets the
+        `Overloaded` where too many are open, `Unavailable` when no worker serves the model. Whoever gets the
         chat enters `holding` with it.
         """
         started = time.monotonic()
@@ -159,19 +161,12 @@ class Chats:
 
     def _submit(self, tenant_id: str, body: Mapping[str, Json]) -> JobView:
         if (model := self._names.get(str(body.get("model")))) is not None:
-            self._check_room(model)
+            self._check_served(model)
         return self._jobs.submit_chat(tenant_id, body, deadline_s=self._timeout_s)
 
-    def _check_room(self, model: str) -> None:
+    def _check_served(self, model: str) -> None:
         with transaction(self._sessions) as session:
             live = workers.count_live(session, within_s=self._live_s)
-            is_full = chats.count_open(session, model, cap=self._most) >= self._most
-        if is_full:
-            raise Overloaded(
-                f"{self._most} chat completions of {model!r} are open. Please try again later.",
-                code="overloaded",
-                retry_after_s=BUSY_RETRY_S,
-            )
         if not live.get(model):
             raise Unavailable(
                 f"No worker serves {model!r} at the moment. Batches and jobs are accepted, and wait for one.",
@@ -195,7 +190,8 @@ class Chats:
 
     async def _look_for(self, job_ids: list[int]) -> None:
         try:
-            ended = await asyncio.to_thread(self._read_ended, job_ids)
+            reading = asyncio.get_running_loop().run_in_executor(self._threads, self._read_ended, job_ids)
+            ended = await reading
         except Exception as error:  # the top of a loop: Postgres may be away, and comes back
             log.warning("ends_not_read", error=type(error).__name__, chats=len(job_ids))
             return
@@ -209,9 +205,9 @@ class Chats:
             return chats.read_ended(session, job_ids)
 
     def _leave(self, job_id: int) -> None:
-        task = asyncio.create_task(asyncio.to_thread(self._hang_up, job_id))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        leaving = asyncio.get_running_loop().run_in_executor(self._threads, self._hang_up, job_id)
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     def _hang_up(self, job_id: int) -> None:
         try:

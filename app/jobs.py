@@ -12,17 +12,20 @@ from app.chat import ChatRequest, chat_rules, parse_chat_body
 from app.checks import Json
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.errors import Conflict, NotFound, RequestError
+from app.errors import Conflict, NotFound, Overloaded, RequestError
 from app.ids import job_name, job_number
 from app.limits import Limits
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
 from app.states import Priority
 from app.store import notices
+from app.store.chats import count_open
 from app.store.files import read_file
 from app.store.images import WantedImage
 from app.store.jobs import JobView, NewJob, insert_job, read_job
 from app.store.retention import delete_job
+
+BUSY_RETRY_S = 2
 
 log = structlog.get_logger()
 
@@ -60,6 +63,7 @@ class Jobs:
         self._rules = chat_rules(settings)
         self._model = settings.default_model
         self._reuse_s = settings.fetch_reuse_s
+        self._most = settings.interactive_max
 
     def submit(self, tenant_id: str, wish: JobWish) -> JobView:
         """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong."""
@@ -76,6 +80,8 @@ class Jobs:
         return self._accept(tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE))
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
+        if terms.priority is Priority.INTERACTIVE:
+            self._check_room(request.model)
         kept = self._placer.keep(tenant_id, request.images)
         _check_kept(request.images, kept, terms)
         with transaction(self._sessions) as session:
@@ -105,6 +111,17 @@ class Jobs:
                     f"Job {name} cannot be deleted: {reason}.", param="job_id", code="job_not_deletable"
                 )
         log.info("job_deleted", job=name)
+
+    def _check_room(self, model: str) -> None:
+        """More interactive jobs than are answered within seconds would only wait until their deadlines."""
+        with transaction(self._sessions) as session:
+            is_full = count_open(session, model, cap=self._most) >= self._most
+        if is_full:
+            raise Overloaded(
+                f"{self._most} interactive requests to {model!r} are open. Please try again later.",
+                code="overloaded",
+                retry_after_s=BUSY_RETRY_S,
+            )
 
     def _check(self, wish: JobWish) -> ChatRequest:
         try:

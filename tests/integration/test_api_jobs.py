@@ -15,10 +15,11 @@ from openai import OpenAI
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.ids import job_number
+from app.main import build_app, wire
 from app.store import jobs
 from app.store.jobs import AnswerRow, FailureRow
 from tests.rows import Rows
-from tests.serving import new_key
+from tests.serving import new_key, serving
 from workers.engine.base import Answer, Image, JsonSchema, Note, Request, TokenLogprob, Usage
 from workers.engine.fake import FakeEngine
 from workers.leases import Leases
@@ -177,6 +178,17 @@ def test_a_job_that_is_refused(
 ) -> None:
     assert refuse(http, **body) == (400, param, code)
     assert rows.one("SELECT count(*) FROM jobs") == 0
+
+
+def test_interactive_jobs_over_the_bound_of_their_class_are_told_to_come_back(
+    settings: Settings, api_key: str, rows: Rows
+) -> None:
+    small = settings.model_copy(update={"interactive_max": 1})
+    headers = {"Authorization": f"Bearer {api_key}"}
+    with serving(build_app(wire(small))) as url, httpx.Client(base_url=url, headers=headers) as http:
+        ask(http, priority="interactive")
+        assert refuse(http, priority="interactive") == (429, None, "overloaded")
+        ask(http, priority="standard")
 
 
 def test_a_job_runs_and_is_answered(http: httpx.Client, db: Sessions) -> None:
