@@ -13,7 +13,7 @@ import PIL.Image
 import pytest
 from openai import APIError, AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 from redis import Redis
 
 from app.config import Settings
@@ -25,10 +25,14 @@ from tests.processes import free_port
 from tests.rows import Rows
 from tests.serving import sdk, serving
 from tests.waiting import eventually
-from workers.engine.base import Answer, Note, Request, TokenLogprob, Usage
+from workers.engine.base import Answer, JsonSchema, Note, Request, TokenLogprob, Usage
 from workers.engine.fake import FakeEngine
 
 Start = Callable[[FakeEngine], FakeEngine]
+
+
+class Mug(BaseModel):
+    colour: str
 
 
 @pytest.fixture
@@ -122,6 +126,24 @@ def test_what_is_known_at_the_end_comes_with_the_finish_reason(start: Start, cli
     assert [token.token for token in choice.logprobs.content or ()] == ["red"]
     assert chunks[-1].model_extra == {"vqueue": {"notes": ["repetition"]}}
     assert chunks[-1].system_fingerprint == "fake-1"
+
+
+def test_the_helper_of_the_sdk_gathers_a_stream(start: Start, client: OpenAI) -> None:
+    start(FakeEngine())
+    with client.chat.completions.stream(
+        model="demo", messages=user("what is it?"), stream_options={"include_usage": True}
+    ) as stream:
+        whole = stream.get_final_completion()
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("what is it?", "stop")
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 3
+
+
+def test_an_answer_in_a_form_is_read_by_the_sdk(start: Start, client: OpenAI) -> None:
+    engine = start(FakeEngine(answer=lambda _: '{"colour": "red"}'))
+    answer = client.chat.completions.parse(model="demo", messages=user("?"), response_format=Mug)
+    assert answer.choices[0].message.parsed == Mug(colour="red")
+    assert isinstance(engine.joined[0].constraint, JsonSchema)
 
 
 def test_many_lines_are_held_at_once_and_each_hears_its_own(start: Start, api_url: str, api_key: str) -> None:
