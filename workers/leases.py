@@ -9,7 +9,7 @@ import structlog
 
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.store import jobs, workers
+from app.store import holds, jobs, workers
 from app.store.jobs import Held
 
 log = structlog.get_logger()
@@ -36,6 +36,7 @@ class Leases:
         self._clock = clock
         self._lock = Lock()
         self._until: dict[Held, float] = {}
+        self._waiting: set[int] = set()
 
     @contextmanager
     def holding(self, held: Sequence[Held]) -> Iterator[None]:
@@ -49,6 +50,17 @@ class Leases:
             with self._lock:
                 for attempt in held:
                     self._until.pop(attempt, None)
+
+    @contextmanager
+    def waiting(self, job_ids: Sequence[int]) -> Iterator[None]:
+        """Keep the leases of jobs that wait for their turn while the block runs."""
+        with self._lock:
+            self._waiting.update(job_ids)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.difference_update(job_ids)
 
     def held(self) -> int:
         with self._lock:
@@ -65,11 +77,13 @@ class Leases:
     def step(self) -> bool:
         """Renew every lease on board. What the books give to somebody else is forgotten here."""
         with self._lock:
-            held = list(self._until)
+            held, waiting = list(self._until), sorted(self._waiting)
         started = self._clock()
         with transaction(self._sessions) as session:
             workers.heartbeat(session, worker=self._worker)
             kept = jobs.renew(session, held, worker=self._worker, lease_s=self._lease_s) if held else set()
+            if waiting:
+                holds.renew_holds(session, waiting, worker=self._worker, lease_s=self._lease_s)
         with self._lock:
             still_held = [attempt for attempt in held if attempt in self._until]
             self._until.update(

@@ -13,15 +13,17 @@ import structlog
 
 from app import telemetry
 from app.config import Settings
-from app.db import Sessions, is_outage, transaction
+from app.db import Sessions, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
+from app.planner import Lane
 from app.states import GiveUp, RetryPolicy, after_error
 from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.answers import answer_row, storable
-from workers.company import Company
+from workers.boarding import Boarding
 from workers.engine.base import Answer, Engine, Image, Request
 from workers.leases import Leases
+from workers.outages import through_outages
 from workers.pool import EnginePool
 from workers.requests import Uses, expect_uses, read_request
 from workers.telling import Teller
@@ -32,8 +34,6 @@ log = structlog.get_logger()
 Outcome = AnswerRow | FailureRow | ReturnRow
 ImageReader = Callable[[images.ImageRow], Image]
 T = TypeVar("T")
-
-OUTAGE_PAUSE_S = 0.5
 
 
 class Runner:
@@ -67,16 +67,22 @@ class Runner:
         self._policy = RetryPolicy(attempts=settings.job_attempts)
         self._spread = spread
         self._pause = pause
-        self._company = Company()
+        self._boarding = Boarding(
+            sessions=sessions, leases=leases, settings=settings, worker=worker, pause=pause
+        )
 
-    def run(self, job_ids: Sequence[int]) -> int:
+    def run(self, job_ids: Sequence[int], lane: Lane | None = None) -> int:
         """Run those of the jobs that are still to be run; how many outcomes were recorded.
 
         A message delivered twice claims nothing. Whatever happens here, the jobs' leases bring back what was
-        not recorded.
+        not recorded. `lane` tells what the chunk must wait for; without it, it is one of the first model's.
         """
-        with self._company.travel(alone=self._travels_alone(job_ids)):
-            return self._run(job_ids)
+        with self._boarding.turn(job_ids, lane or Lane(next(iter(self._pool.residents)))) as came:
+            return self._run(job_ids) if came else 0
+
+    def drain(self) -> None:
+        """Begin no more chunks: those that wait for their turn go back."""
+        self._boarding.close()
 
     def _run(self, job_ids: Sequence[int]) -> int:
         claimed = self._claim(job_ids)
@@ -99,19 +105,6 @@ class Runner:
         finally:
             if self._teller is not None:
                 self._teller.forget(held)
-
-    def _travels_alone(self, job_ids: Sequence[int]) -> bool:
-        """Asked before the claim: what is claimed is on board, and would be blamed for the next death."""
-        if len(job_ids) > 1:
-            return False
-        patience = time.monotonic() + self._settings.lease_s
-        return self._through_outages(
-            "claim", lambda: self._is_alone(job_ids), left_s=lambda: patience - time.monotonic()
-        )
-
-    def _is_alone(self, job_ids: Sequence[int]) -> bool:
-        with transaction(self._sessions) as session:
-            return jobs.must_travel_alone(session, job_ids)
 
     def _claim(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
         patience = time.monotonic() + self._settings.lease_s
@@ -220,16 +213,7 @@ class Runner:
             return jobs.claim(session, job_ids, worker=self._worker, lease_s=self._settings.lease_s)
 
     def _through_outages(self, stage: str, move: Callable[[], T], *, left_s: Callable[[], float]) -> T:
-        """Do a move in Postgres; while it is away, keep what we have and try again until the time is up."""
-        while True:
-            try:
-                with telemetry.stage(stage):
-                    return move()
-            except Exception as error:
-                if not is_outage(error) or left_s() <= 0:
-                    raise
-                log.warning("database_away", stage=stage, left_s=round(left_s(), 1))
-                self._pause(OUTAGE_PAUSE_S)
+        return through_outages(stage, move, left_s=left_s, pause=self._pause)
 
     def _record_once(self, claimed: Sequence[ClaimedJob], outcomes: Sequence[Outcome]) -> int:
         answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]

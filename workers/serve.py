@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Timer
 from typing import Any
@@ -15,13 +16,15 @@ from app.db import Sessions, make_engine, make_sessions, transaction
 from app.images import image_limits
 from app.loops import Loop
 from app.objects import make_objects
-from app.queue import make_celery
+from app.planner import Lane
+from app.queue import make_celery, queue_name
+from app.states import Priority
 from app.store import workers
 from workers.gpu import watch_gpus
 from workers.leases import Leases
 from workers.pictures import PictureReader
 from workers.pool import EnginePool
-from workers.queues import consume_apart, queue_names
+from workers.queues import consume_apart
 from workers.runner import Runner
 from workers.tasks import register
 from workers.telling import Teller, connect
@@ -42,8 +45,9 @@ def serve(settings: Settings, pool: EnginePool) -> int:
     threads = settings.worker_threads * len(pool.residents)
     database = make_engine(
         settings.database_url.get_secret_value(),
-        # Every chunk thread, the heartbeat, and one to spare.
-        pool_size=threads + 2,
+        # Chunks that run, as many that wait for their turn, the heartbeat, and one to spare; interactive jobs
+        # are in between, as each needs Postgres for milliseconds.
+        pool_size=2 * threads + 2,
         application="worker",
     )
     sessions = make_sessions(database)
@@ -66,9 +70,16 @@ def serve(settings: Settings, pool: EnginePool) -> int:
         heartbeat.start()
         telemetry.serve_metrics(settings.metrics_port, role="worker")
         celery = make_celery(settings)
-        register(celery, runner)
+        lanes = {
+            queue_name(model, priority): Lane(model, priority)
+            for model in pool.residents
+            for priority in Priority
+        }
+        register(celery, runner, lanes)
         try:
-            return _consume(celery, settings, worker, pool)
+            return _consume(
+                celery, runner, settings, pool, worker=worker, prefetch=_prefetch(settings, lanes)
+            )
         finally:
             pool.close()
             teller.close()
@@ -77,8 +88,26 @@ def serve(settings: Settings, pool: EnginePool) -> int:
             _leave(sessions, worker)
 
 
-def _consume(celery: Celery, settings: Settings, worker: str, pool: EnginePool) -> int:
-    """Take chunks until told to stop. What still runs `drain_s` after that is handed back unfinished."""
+def _prefetch(settings: Settings, lanes: Mapping[str, Lane]) -> dict[str, int]:
+    """How many chunks of each queue are in hand at once: an interactive one has one job, a row of a step."""
+    return {
+        queue: settings.for_model(lane.model).step_rows
+        if lane.priority is Priority.INTERACTIVE
+        else settings.worker_threads
+        for queue, lane in lanes.items()
+    }
+
+
+def _consume(
+    celery: Celery,
+    runner: Runner,
+    settings: Settings,
+    pool: EnginePool,
+    *,
+    worker: str,
+    prefetch: Mapping[str, int],
+) -> int:
+    """Take chunks until told to stop; begin none then, and hand back what still runs after `drain_s`."""
 
     def close() -> None:
         log.warning("engine_closes")
@@ -86,19 +115,19 @@ def _consume(celery: Celery, settings: Settings, worker: str, pool: EnginePool) 
 
     def drain(**_: object) -> None:
         log.info("worker_drains", within_s=settings.drain_s)
+        runner.drain()
         last_call = Timer(settings.drain_s, close)
         last_call.daemon = True
         last_call.start()
 
     signals.worker_shutting_down.connect(drain, weak=False)
-    first, *further = queue_names(celery)
-    if further:
-        consume_apart(celery)
+    consume_apart(celery, prefetch)
+    first = celery.conf.task_queues[0].name
     # Celery's own worker class takes its options by keyword only, untyped.
     consumer: Any = celery.Worker(
         pool="threads",
         queues=[first],
-        concurrency=settings.worker_threads * (1 + len(further)),
+        concurrency=sum(prefetch.values()),  # a thread for each chunk in hand
         hostname=f"{'+'.join(pool.residents)[:MOST_NODE_NAME]}@{worker}",
         loglevel=settings.log_level,
         quiet=True,

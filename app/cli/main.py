@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import compare, database, failures, keys, local, processes, results, warm
+from app.cli import compare, database, failures, keys, local, processes, results, tenants, warm
 
 app = typer.Typer(
     name="vqueue",
@@ -38,6 +38,7 @@ app.command("results")(results.results)
 app.command("failures")(failures.failures)
 app.command("retry")(failures.retry)
 app.add_typer(keys.keys)
+app.add_typer(tenants.tenants)
 processes.mount(app)
 
 

@@ -1,14 +1,17 @@
-"""Fixtures of the API's tests: the app on a server of its own, and clients of two tenants."""
+"""Fixtures of the API's tests (the app, and clients of two tenants) and of the queue's (one broker each)."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import httpx
 import pytest
 from openai import OpenAI
+from pydantic import SecretStr
 
 from app.config import Settings
 from app.db import Sessions
 from app.main import build_app, wire
+from app.queue import ChunkSender, is_amqp, make_celery
 from tests.serving import new_key, sdk, serving
 
 
@@ -43,3 +46,25 @@ def http(api_url: str, api_key: str) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {api_key}"}
     with httpx.Client(base_url=api_url, headers=headers, timeout=60) as http:
         yield http
+
+
+@pytest.fixture
+def on_broker(settings: Settings, broker_url: str) -> Settings:
+    """Settings for one test: its broker, a model name of its own, short leases."""
+    return settings.model_copy(
+        update={
+            "broker_url": SecretStr(broker_url),
+            "model_name": f"m{uuid4().hex[:8]}",
+            "lease_s": 3.0,
+            "heartbeat_s": 0.5,
+            "resend_s": 1.0,
+            "worker_threads": 2,
+        }
+    )
+
+
+@pytest.fixture
+def sender(on_broker: Settings, broker_url: str) -> Iterator[ChunkSender]:
+    sender = ChunkSender(celery=make_celery(on_broker), amqp=is_amqp(broker_url))
+    yield sender
+    sender.close()

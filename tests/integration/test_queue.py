@@ -1,6 +1,5 @@
 """Chunks travel through a real broker, each kind of broker alike, to a real worker process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,32 +17,11 @@ from app.model_list import read_models
 from app.planner import Chunk
 from app.queue import ChunkSender, chunk_queue, is_amqp, make_celery
 from app.states import JobState
+from tests.asking import ask, completed, dispatched, worker
 from tests.cutting import cutting
 from tests.processes import Process
 from tests.rows import Rows
 from tests.waiting import eventually
-
-
-@pytest.fixture
-def on_broker(settings: Settings, broker_url: str) -> Settings:
-    """Settings for one test: its broker, a model name of its own, short leases."""
-    return settings.model_copy(
-        update={
-            "broker_url": SecretStr(broker_url),
-            "model_name": f"m{uuid4().hex[:8]}",
-            "lease_s": 3.0,
-            "heartbeat_s": 0.5,
-            "resend_s": 1.0,
-            "worker_threads": 2,
-        }
-    )
-
-
-@pytest.fixture
-def sender(on_broker: Settings, broker_url: str) -> Iterator[ChunkSender]:
-    sender = ChunkSender(celery=make_celery(on_broker), amqp=is_amqp(broker_url))
-    yield sender
-    sender.close()
 
 
 @pytest.fixture
@@ -54,31 +32,6 @@ def rows(db: Sessions) -> Rows:
 @pytest.fixture
 def dispatcher(db: Sessions, sender: ChunkSender, on_broker: Settings) -> Dispatcher:
     return Dispatcher(sessions=db, sender=sender, settings=on_broker)
-
-
-def worker(settings: Settings, folder: Path, name: str = "worker") -> Process:
-    return Process("tests.fake_worker", settings, folder / f"{name}.log")
-
-
-def ask(
-    rows: Rows, settings: Settings, question: str, count: int = 1, *, model: str | None = None
-) -> list[int]:
-    ids = rows.add_jobs(count, model=model or settings.served_model)
-    prompt = '{"turns": [{"role": "user", "parts": [{"text": "%s"}]}]}' % question  # noqa: UP031 - braces
-    rows.run("UPDATE jobs SET prompt = :prompt WHERE id = ANY(:ids)", prompt=prompt, ids=ids)
-    return ids
-
-
-def completed(rows: Rows, ids: list[int]) -> bool:
-    states = rows.states()
-    return all(states[job_id] == JobState.COMPLETED for job_id in ids)
-
-
-def dispatched(dispatcher: Dispatcher, rows: Rows, ids: list[int]) -> bool:
-    """One turn of the dispatcher; whether all jobs are answered."""
-    dispatcher.reap()
-    dispatcher.send()
-    return completed(rows, ids)
 
 
 def bound_queue(connection: Connection, settings: Settings) -> Any:  # kombu's entities are not typed
