@@ -86,8 +86,12 @@ def _keys(data: Path | None) -> Iterator[Keys]:
 def _cells(key: KeyRow) -> list[str]:
     moments = (key.created_at, key.expires_at, key.revoked_at)
     cells = [key.id, key.tenant, key.name, f"{key.prefix}…", *map(_shown, moments)]
-    # A tab or an escape sequence in a name must not pass for ours.
-    return ["".join(mark if mark.isprintable() else "?" for mark in cell) for cell in cells]
+    return [printable(cell) for cell in cells]
+
+
+def printable(cell: str) -> str:
+    """A tab or an escape sequence in a name must not pass for ours."""
+    return "".join(mark if mark.isprintable() else "?" for mark in cell)
 
 
 def _shown(moment: datetime | None) -> str:

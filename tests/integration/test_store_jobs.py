@@ -46,6 +46,16 @@ def test_jobs_of_a_batch_that_is_not_in_progress_are_not_claimed(
     assert claim(db, rows.add_jobs(2, batch_id="batch_1", state="queued")) == {}
 
 
+@pytest.mark.parametrize("column", ["expires_at", "deleted_at"])
+def test_jobs_of_a_batch_past_its_time_or_deleted_are_not_claimed(
+    db: Sessions, rows: Rows, column: str
+) -> None:
+    """Whether or not a sweep has seen it."""
+    rows.add_batch()
+    rows.run(f"UPDATE batches SET {column} = now() - interval '1 second'")  # noqa: S608 - one of two columns
+    assert claim(db, rows.add_jobs(2, batch_id="batch_1", state="queued")) == {}
+
+
 def test_a_direct_job_past_its_deadline_is_not_claimed(db: Sessions, rows: Rows) -> None:
     late = rows.add_jobs(1, deadline="2020-01-01")
     assert claim(db, late) == {}
