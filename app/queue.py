@@ -97,7 +97,7 @@ def make_celery(settings: Settings) -> Celery:
         ],
         worker_prefetch_multiplier=1,
         worker_enable_prefetch_count_reduction=False,
-        worker_send_task_events=True,
+        worker_send_task_events=False,  # three messages for each chunk: Flower asks for them while it runs
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         broker_channel_error_retry=True,
