@@ -31,6 +31,14 @@ COUNTS = {
     "answers are of jobs that did not complete": (
         "SELECT count(*) FROM answers JOIN jobs ON jobs.id = job_id WHERE state <> 'completed'",
     ),
+    "jobs are not once in the journal of results": (
+        """
+        SELECT count(*) FROM (
+            SELECT FROM jobs JOIN batches b ON b.id = jobs.batch_id AND b.status <> 'failed'
+            LEFT JOIN (SELECT unnest(job_ids) AS id FROM results) AS told ON told.id = jobs.id
+            GROUP BY jobs.id HAVING count(told.id) <> 1) AS wrong
+        """,
+    ),
     "waits are left": (
         "SELECT count(*) FROM job_waits JOIN jobs ON jobs.id = job_id WHERE state <> ALL(%s)",
         list(ENDED),

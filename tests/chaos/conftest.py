@@ -63,6 +63,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def begin(role: str, settings: Settings, *, at: str = "", on: str = "", by: str = "exit") -> Process:
         log = tmp_path / f"{role}-{uuid4().hex[:6]}.log"
+        if role == "slow worker":
+            pace = {"CHAOS_ENGINE": "fake", "CHAOS_JOB_MS": "50"}
+            return stack.enter_context(Process("tests.chaos.worker", settings, log, **pace))
         if not at:
             return stack.enter_context(Process(MODULES[role], settings, log))
         trap = {"DIE_IN": MODULES[role], "DIE_AT": at, "DIE_ON": on, "DIE_BY": by}
