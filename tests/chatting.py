@@ -31,6 +31,7 @@ def working(db: Sessions, settings: Settings, engine: Engine) -> Iterator[None]:
             leases=Leases(sessions=db, worker="w1", settings=settings),
             read_image=lambda row: Image.of(row.content_hash, np.zeros((4, 4, 3), np.uint8)),
             readers=readers,
+            urgent_readers=readers,
             settings=settings,
             worker="w1",
             teller=teller,

@@ -16,7 +16,7 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from app.planner import Lane
-from app.states import GiveUp, RetryPolicy, after_error
+from app.states import GiveUp, Priority, RetryPolicy, after_error
 from app.store import images, jobs
 from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.answers import answer_row, storable
@@ -50,6 +50,7 @@ class Runner:
         leases: Leases,
         read_image: ImageReader,
         readers: Executor,
+        urgent_readers: Executor,
         settings: Settings,
         worker: str,
         teller: Teller | None = None,
@@ -61,6 +62,7 @@ class Runner:
         self._leases = leases
         self._read_image = read_image
         self._readers = readers
+        self._urgent_readers = urgent_readers
         self._settings = settings
         self._worker = worker
         self._teller = teller
@@ -132,9 +134,9 @@ class Runner:
         rows, uses = self._through_outages(
             "look_up", lambda: self._look_up(claimed), left_s=lambda: self._leases.left_s(held)
         )
-        return {
-            image_id: self._readers.submit(self._read, row, uses[image_id]) for image_id, row in rows.items()
-        }
+        urgent = any(job.priority is Priority.INTERACTIVE for job in claimed)
+        readers = self._urgent_readers if urgent else self._readers
+        return {image_id: readers.submit(self._read, row, uses[image_id]) for image_id, row in rows.items()}
 
     def _look_up(self, claimed: Sequence[ClaimedJob]) -> tuple[dict[int, images.ImageRow], dict[int, Uses]]:
         wanted = sorted({image_id for job in claimed for image_id in job.image_ids})

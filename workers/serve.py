@@ -55,13 +55,17 @@ def serve(settings: Settings, pool: EnginePool) -> int:
     leases = Leases(sessions=sessions, worker=worker, settings=settings)
     heartbeat = Loop("heartbeat", leases.step, idle_s=settings.heartbeat_s)
     teller = Teller(connect(settings.redis_url.get_secret_value()))
-    with ThreadPoolExecutor(2 * threads, thread_name_prefix="read") as readers:
+    with (
+        ThreadPoolExecutor(2 * threads, thread_name_prefix="read") as readers,
+        ThreadPoolExecutor(2 * threads, thread_name_prefix="read-urgent") as urgent_readers,
+    ):
         runner = Runner(
             sessions=sessions,
             pool=pool,
             leases=leases,
             read_image=PictureReader(objects=objects, limits=image_limits(settings)),
             readers=readers,
+            urgent_readers=urgent_readers,
             settings=settings,
             worker=worker,
             teller=teller,

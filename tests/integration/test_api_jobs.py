@@ -66,13 +66,14 @@ def in_short(request: Request) -> Answer:
 
 def work(db: Sessions, settings: Settings, engine: FakeEngine, name: str) -> None:
     """Run a job as a worker does."""
-    with ThreadPoolExecutor(1) as readers:
+    with ThreadPoolExecutor(2) as readers:
         runner = Runner(
             sessions=db,
             pool=EnginePool({"demo": Resident(engine, settings)}),
             leases=Leases(sessions=db, worker="w1", settings=settings),
             read_image=lambda row: Image.of(row.content_hash, np.zeros((4, 4, 3), np.uint8)),
             readers=readers,
+            urgent_readers=readers,
             settings=settings,
             worker="w1",
         )

@@ -1,5 +1,6 @@
 """A chunk is run, recorded and forgotten; whatever fails in it fails alone."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
@@ -49,7 +50,15 @@ MakeRunner = Callable[..., Runner]
 
 
 @pytest.fixture
-def make_runner(db: Sessions, settings: Settings, readers: ThreadPoolExecutor) -> MakeRunner:
+def urgent_readers() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def make_runner(
+    db: Sessions, settings: Settings, readers: ThreadPoolExecutor, urgent_readers: ThreadPoolExecutor
+) -> MakeRunner:
     def make(
         engine: FakeEngine | None = None,
         *,
@@ -68,6 +77,7 @@ def make_runner(db: Sessions, settings: Settings, readers: ThreadPoolExecutor) -
             leases=leases or Leases(sessions=db, worker="w1", settings=chosen),
             read_image=read,
             readers=readers,
+            urgent_readers=urgent_readers,
             settings=chosen,
             worker="w1",
             spread=lambda: 0.0,
@@ -127,6 +137,21 @@ def test_an_image_shared_by_a_chunk_is_read_once(rows: Rows, make_runner: MakeRu
     make_runner(read=count).run(ids)
     assert read == [image]
     assert rows.all("SELECT text FROM answers") == ["Colour? ffffffff"] * 3
+
+
+def test_pictures_of_an_interactive_job_are_read_beside_all_others(
+    rows: Rows, make_runner: MakeRunner, readers: ThreadPoolExecutor
+) -> None:
+    gate = threading.Event()
+    for _ in range(4):
+        readers.submit(gate.wait, 20)
+    image = rows.add_image("f" * 64)
+    ids = rows.add_jobs(1, priority="interactive", state="queued", image_ids=[image])
+    rows.run("UPDATE jobs SET prompt = :prompt", prompt=PICTURE_PROMPT)
+    try:
+        assert make_runner().run(ids) == 1
+    finally:
+        gate.set()
 
 
 def test_the_engine_is_told_how_often_an_image_is_wanted(rows: Rows, make_runner: MakeRunner) -> None:
