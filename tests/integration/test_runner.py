@@ -1,6 +1,5 @@
 """A chunk is run, recorded and forgotten; whatever fails in it fails alone."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
@@ -142,7 +141,7 @@ def test_an_image_shared_by_a_chunk_is_read_once(rows: Rows, make_runner: MakeRu
 def test_pictures_of_an_interactive_job_are_read_beside_all_others(
     rows: Rows, make_runner: MakeRunner, readers: ThreadPoolExecutor
 ) -> None:
-    gate = threading.Event()
+    gate = Event()
     for _ in range(4):
         readers.submit(gate.wait, 20)
     image = rows.add_image("f" * 64)
