@@ -96,7 +96,12 @@ class Dispatcher:
         lanes = open_lanes(self._models(session), self._settings.window_jobs, queued)
         if not lanes:
             return []
-        demands = line_up(plans.read_sources(session, lanes), plans.read_weights(session))
+        demands = line_up(
+            lanes,
+            plans.read_open_batches(session),
+            plans.read_direct(session),
+            plans.read_weights(session),
+        )
         granted = self._share(session, queued, demands)
         if not granted:
             return []

@@ -1,11 +1,11 @@
 """What to send next: class by class, tenants' fair shares, deadlines, chunks of one image's jobs. Pure."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from heapq import heapify, heappop, heapreplace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.states import Priority
 
@@ -13,8 +13,7 @@ T = TypeVar("T")
 ORDER = {priority: place for place, priority in enumerate(Priority)}
 
 
-@dataclass(frozen=True, order=True)
-class Lane:
+class Lane(NamedTuple):
     """What has a queue of its own: the jobs of one model and class."""
 
     model: str
@@ -22,35 +21,39 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where a tenant's jobs of a lane come from: a batch, or its direct jobs (`batch_id` None)."""
+class OpenBatches:
+    """A tenant's batches of a class, the earliest deadline first. Deadlines are Unix times."""
+
+    tenant_id: str
+    priority: Priority
+    batch_ids: Sequence[str]
+    deadlines: Sequence[float]
+
+
+@dataclass(frozen=True)
+class DirectJobs:
+    """That a tenant has jobs of its own in a lane, the first of them due at `deadline`."""
 
     tenant_id: str
     lane: Lane
-    deadline: datetime
-    batch_id: str | None = None
+    deadline: float
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What one tenant wants of a lane: `ready` jobs of its sources, and where `more` is set, maybe others."""
+    """What one tenant wants of a lane: `ready` jobs, and where `more` is set, maybe others."""
 
-    sources: tuple[Source, ...]  # earliest deadline first; one at least
+    tenant_id: str
+    lane: Lane
+    deadline: float  # the earliest
+    batch_ids: Sequence[str | None]  # earliest deadline first; None stands for direct jobs
     weight: float = 1.0
     ready: int = 0
     more: bool = True
 
-    @property
-    def tenant_id(self) -> str:
-        return self.sources[0].tenant_id
-
-    @property
-    def lane(self) -> Lane:
-        return self.sources[0].lane
-
 
 # Jobs on the broker, by lane and tenant.
-Queued = Mapping[tuple[Lane, str], int]
+Queued = Mapping[Lane, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -86,18 +89,36 @@ def open_lanes(models: Iterable[str], window: int, queued: Queued) -> set[Lane]:
     return {lane for lane in lanes if _room(lane, window, used) > 0}
 
 
-def line_up(sources: Iterable[Source], weights: Mapping[str, float]) -> list[Demand]:
-    """What each tenant wants of each lane, none of it counted yet; tenants have weight 1 unless told."""
-    found: defaultdict[tuple[Lane, str], list[Source]] = defaultdict(list)
-    for source in sources:
-        found[source.lane, source.tenant_id].append(source)
-    return [
-        Demand(
-            tuple(sorted(theirs, key=lambda one: (one.deadline, one.batch_id or ""))),
-            weights.get(tenant_id, 1.0),
+def line_up(
+    lanes: Collection[Lane],
+    batches: Iterable[OpenBatches],
+    direct: Iterable[DirectJobs],
+    weights: Mapping[str, float],
+) -> list[Demand]:
+    """What each tenant wants of these lanes, none of it counted yet. A tenant has weight 1 unless told."""
+    by_class = {priority: [lane for lane in lanes if lane.priority is priority] for priority in Priority}
+    found: dict[Lane, dict[str, Demand]] = {lane: {} for lane in lanes}
+    deadlines: dict[tuple[str, Priority], Sequence[float]] = {}
+    for one in batches:
+        deadlines[one.tenant_id, one.priority] = one.deadlines
+        weight = weights.get(one.tenant_id, 1.0)
+        for lane in by_class[one.priority]:
+            demand = Demand(one.tenant_id, lane, one.deadlines[0], one.batch_ids, weight)
+            found[lane][one.tenant_id] = demand
+    for own in direct:
+        if own.lane not in found:
+            continue
+        others = found[own.lane].get(own.tenant_id)
+        batch_ids = others.batch_ids if others else ()
+        place = bisect_left(deadlines.get((own.tenant_id, own.lane.priority), ()), own.deadline)
+        found[own.lane][own.tenant_id] = Demand(
+            own.tenant_id,
+            own.lane,
+            min(own.deadline, others.deadline) if others else own.deadline,
+            [*batch_ids[:place], None, *batch_ids[place:]],
+            weights.get(own.tenant_id, 1.0),
         )
-        for (_, tenant_id), theirs in found.items()
-    ]
+    return [demand for tenants in found.values() for demand in tenants.values()]
 
 
 def share(window: int, queued: Queued, demands: Sequence[Demand]) -> list[tuple[Demand, int]]:
@@ -113,17 +134,14 @@ def share(window: int, queued: Queued, demands: Sequence[Demand]) -> list[tuple[
         wanted[demand.lane].append(demand)
     granted: list[tuple[Demand, int]] = []
     for lane in sorted(wanted, key=lambda lane: (ORDER[lane.priority], lane.model)):
-        shares = _fill(_room(lane, window, used), wanted[lane], queued)
+        shares = _fill(_room(lane, window, used), wanted[lane], queued.get(lane, {}))
         used[lane] += sum(jobs for _, jobs in shares)
         granted.extend(shares)
     return granted
 
 
 def _used(queued: Queued) -> Counter[Lane]:
-    used: Counter[Lane] = Counter()
-    for (lane, _), jobs in queued.items():
-        used[lane] += jobs
-    return used
+    return Counter({lane: sum(tenants.values()) for lane, tenants in queued.items()})
 
 
 def _room(lane: Lane, window: int, used: Mapping[Lane, int]) -> int:
@@ -131,18 +149,14 @@ def _room(lane: Lane, window: int, used: Mapping[Lane, int]) -> int:
     return window - used.get(lane, 0) - (used.get(shared, 0) if shared else 0)
 
 
-def _fill(room: int, demands: Sequence[Demand], queued: Queued) -> list[tuple[Demand, int]]:
+def _fill(room: int, demands: Sequence[Demand], queued: Mapping[str, int]) -> list[tuple[Demand, int]]:
     """Give job after job to whoever then has the least for its weight, what it has queued counted in.
 
     So shares are those of the whole window, also when one tenant came late. Between equals the earlier
     deadline decides.
     """
     waiting = [
-        (
-            (queued.get((demand.lane, demand.tenant_id), 0) + 1) / demand.weight,
-            demand.sources[0].deadline,
-            place,
-        )
+        ((queued.get(demand.tenant_id, 0) + 1) / demand.weight, demand.deadline, place)
         for place, demand in enumerate(demands)
         if demand.more or demand.ready
     ]

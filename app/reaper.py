@@ -102,9 +102,9 @@ class Reaper:
             queued = plans.count_queued(session)
             live = workers.count_live(session, within_s=self._settings.lease_s)
             running = lost.read_taken(session)
-        models = {*self._settings.served_models, *live, *(lane.model for lane, _ in queued)}
+        models = {*self._settings.served_models, *live, *(lane.model for lane in queued)}
         for lane in (Lane(model, priority) for model in sorted(models) for priority in Priority):
-            waiting = sum(jobs for (found, _), jobs in queued.items() if found == lane)
+            waiting = sum(queued.get(lane, {}).values())
             telemetry.QUEUED_JOBS.labels(lane.model, lane.priority).set(waiting)
             self._look_at(lane, running.get(lane))
 

@@ -1,13 +1,13 @@
 """What the dispatcher reads and moves: the window on the broker, who wants what, ready jobs."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.planner import Chunk, Demand, Lane, Source
+from app.planner import Chunk, Demand, DirectJobs, Lane, OpenBatches
 from app.states import Priority
 
 TURN_LOCK = 0x7671  # "vq": the advisory lock of the dispatcher that sends
@@ -56,17 +56,21 @@ def take_turn(session: Session) -> bool:
     return session.execute(text("SELECT pg_try_advisory_xact_lock(:lock)"), {"lock": TURN_LOCK}).scalar_one()
 
 
-def count_queued(session: Session) -> dict[tuple[Lane, str], int]:
+def count_queued(session: Session) -> dict[Lane, dict[str, int]]:
     """Jobs on the broker by lane and tenant: what the window and the shares are measured against."""
     rows = session.execute(
         text(
             """
-            SELECT model, priority, tenant_id, count(*) AS n FROM jobs
-            WHERE state = 'queued' GROUP BY model, priority, tenant_id
+            SELECT model, priority, array_agg(tenant_id) AS tenants, array_agg(n) AS jobs
+            FROM (SELECT model, priority, tenant_id, count(*)::int AS n FROM jobs
+                  WHERE state = 'queued' GROUP BY model, priority, tenant_id) AS counted
+            GROUP BY model, priority
             """
         )
     )
-    return {(Lane(row.model, Priority(row.priority)), row.tenant_id): row.n for row in rows}
+    return {
+        Lane(row.model, Priority(row.priority)): dict(zip(row.tenants, row.jobs, strict=True)) for row in rows
+    }
 
 
 def read_weights(session: Session) -> dict[str, float]:
@@ -75,34 +79,25 @@ def read_weights(session: Session) -> dict[str, float]:
     return {row.id: row.weight for row in rows}
 
 
-def read_sources(session: Session, lanes: Collection[Lane]) -> list[Source]:
-    """Where jobs of these lanes may come from: batches in progress, and direct jobs that are ready."""
-    models = {lane.model for lane in lanes}
-    return [source for source in (*_batches(session, models), *_direct(session)) if source.lane in lanes]
-
-
-def _batches(session: Session, models: Collection[str]) -> list[Source]:
-    """Batches with jobs left and time to run them, for each of the models."""
+def read_open_batches(session: Session) -> list[OpenBatches]:
+    """Batches with jobs left and time to run them, by tenant and by their class as it counts now."""
     rows = session.execute(
         text(
             f"""
-            SELECT id, tenant_id, expires_at,
-                   CASE WHEN {IS_NEAR} THEN 'standard' ELSE priority END AS priority
+            SELECT tenant_id, CASE WHEN {IS_NEAR} THEN 'standard' ELSE priority END AS class,
+                   array_agg(id ORDER BY expires_at, id) AS ids,
+                   array_agg(extract(epoch FROM expires_at)::float8 ORDER BY expires_at, id) AS deadlines
             FROM batches b
             WHERE status = 'in_progress' AND completed + failed < total AND expires_at > now()
               AND deleted_at IS NULL
+            GROUP BY 1, 2
             """  # noqa: S608 - a piece of our own
         )
-    ).all()
-    lanes = {(model, priority): Lane(model, priority) for model in models for priority in Priority}
-    return [
-        Source(row.tenant_id, lanes[model, Priority(row.priority)], row.expires_at, row.id)
-        for row in rows
-        for model in models
-    ]
+    )
+    return [OpenBatches(tenant, Priority(priority), ids, times) for tenant, priority, ids, times in rows]
 
 
-def _direct(session: Session) -> list[Source]:
+def read_direct(session: Session) -> list[DirectJobs]:
     """One jump through the index for each tenant, model and class that has direct jobs ready.
 
     Jobs without a deadline are due since they came; a look at some of them tells.
@@ -120,7 +115,7 @@ def _direct(session: Session) -> list[Source]:
                       AND (tenant_id, model, priority) > (f.tenant_id, f.model, f.priority)
                     ORDER BY tenant_id, model, priority LIMIT 1) AS further)
             SELECT tenant_id, model, priority, (
-                SELECT min(coalesce(deadline, created_at)) FROM (
+                SELECT extract(epoch FROM min(coalesce(deadline, created_at)))::float8 FROM (
                     SELECT deadline, created_at FROM jobs
                     WHERE state = 'ready' AND batch_id IS NULL AND tenant_id = f.tenant_id
                       AND model = f.model AND priority = f.priority
@@ -130,7 +125,7 @@ def _direct(session: Session) -> list[Source]:
         ),
         {"some": DIRECT_SEEN},
     )
-    return [Source(row.tenant_id, Lane(row.model, Priority(row.priority)), row.deadline) for row in rows]
+    return [DirectJobs(tenant, Lane(model, Priority(p)), deadline) for tenant, model, p, deadline in rows]
 
 
 def count_ready(session: Session, wanted: Sequence[tuple[Demand, int]]) -> list[int]:
@@ -207,7 +202,7 @@ def _as_json(wanted: Sequence[tuple[Demand, int]]) -> str:
                 "tenant": demand.tenant_id,
                 "model": demand.lane.model,
                 "priority": demand.lane.priority,
-                "batches": [source.batch_id for source in demand.sources],
+                "batches": demand.batch_ids,
                 "cap": cap,
             }
             for place, (demand, cap) in enumerate(wanted)

@@ -1,9 +1,7 @@
 """The plan loses nothing, sends nothing twice, keeps to its budgets, its classes and to fair shares."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +10,10 @@ from app.planner import (
     Chunk,
     ChunkLimits,
     Demand,
+    DirectJobs,
     Lane,
+    OpenBatches,
     ReadyJob,
-    Source,
     interleave,
     line_up,
     open_lanes,
@@ -23,7 +22,7 @@ from app.planner import (
 )
 from app.states import Priority
 
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON = 1_800_000_000.0
 LIMITS = ChunkLimits(jobs=4, visual_tokens=100)
 SMALL = Lane("small")
 LEISURE = Lane("small", Priority.BACKGROUND)
@@ -84,8 +83,7 @@ def test_a_job_over_the_budget_still_travels_by_itself() -> None:
 
 
 def demand(tenant: str, ready: int, lane: Lane = SMALL, *, weight: float = 1.0, hours: int = 0) -> Demand:
-    source = Source(tenant, lane, NOON + timedelta(hours=hours), f"batch_{tenant}")
-    return Demand((source,), weight, ready, more=False)
+    return Demand(tenant, lane, NOON + 3600 * hours, [f"batch_{tenant}"], weight, ready, more=False)
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class Situation:
     """A window, what is on the broker already, and what is wanted."""
 
     window: int
-    queued: dict[tuple[Lane, str], int]
+    queued: dict[Lane, dict[str, int]]
     demands: list[Demand]
 
     def granted(self) -> Counter[tuple[Lane, str]]:
@@ -110,7 +108,9 @@ def situations(draw: st.DrawFn) -> Situation:
     ready = draw(st.dictionaries(st.tuples(LANES, TENANTS), st.integers(0, 60), max_size=9))
     return Situation(
         window=draw(st.integers(1, 80)),
-        queued=draw(st.dictionaries(st.tuples(LANES, TENANTS), st.integers(1, 30), max_size=6)),
+        queued=draw(
+            st.dictionaries(LANES, st.dictionaries(TENANTS, st.integers(1, 30), min_size=1), max_size=4)
+        ),
         demands=[
             demand(tenant, jobs, lane, weight=weights[tenant], hours=draw(st.integers(0, 3)))
             for (lane, tenant), jobs in ready.items()
@@ -121,7 +121,7 @@ def situations(draw: st.DrawFn) -> Situation:
 def room(now: Situation, lane: Lane) -> int:
     """What the window leaves to a lane, before anything is granted."""
     lanes = {lane, SMALL} if lane == LEISURE else {lane}
-    return max(0, now.window - sum(jobs for (one, _), jobs in now.queued.items() if one in lanes))
+    return max(0, now.window - sum(sum(now.queued.get(one, {}).values()) for one in lanes))
 
 
 @given(situations())
@@ -147,8 +147,8 @@ def test_nobody_is_given_a_job_while_another_has_less_for_its_weight(now: Situat
     granted = now.granted()
 
     def level(one: Demand, more: int = 0) -> float:
-        where = one.lane, one.tenant_id
-        return (now.queued.get(where, 0) + granted[where] + more) / one.weight
+        queued = now.queued.get(one.lane, {}).get(one.tenant_id, 0)
+        return (queued + granted[one.lane, one.tenant_id] + more) / one.weight
 
     for given_one in now.demands:
         for other in now.demands:
@@ -167,8 +167,8 @@ def test_the_lanes_with_room_are_those_that_are_looked_into(now: Situation) -> N
 
 def test_who_filled_the_window_first_does_not_keep_its_lead() -> None:
     early, late = demand("early", 1_000), demand("late", 1_000)
-    assert share(100, {(SMALL, "early"): 60}, [early, late]) == [(late, 40)]
-    assert share(100, {(SMALL, "early"): 40, (SMALL, "late"): 40}, [early, late]) == [(early, 10), (late, 10)]
+    assert share(100, {SMALL: {"early": 60}}, [early, late]) == [(late, 40)]
+    assert share(100, {SMALL: {"early": 40, "late": 40}}, [early, late]) == [(early, 10), (late, 10)]
 
 
 def test_a_tenant_of_twice_the_weight_has_twice_the_share() -> None:
@@ -188,32 +188,56 @@ def test_between_equal_tenants_the_earlier_deadline_decides() -> None:
 
 def test_a_model_that_has_no_room_keeps_nothing_of_anothers_back() -> None:
     other = demand("a", 10)
-    assert share(20, {(LARGE, "a"): 20}, [demand("a", 1_000, LARGE), other]) == [(other, 10)]
+    assert share(20, {LARGE: {"a": 20}}, [demand("a", 1_000, LARGE), other]) == [(other, 10)]
 
 
 def test_background_on_the_broker_takes_no_room_from_standard_jobs() -> None:
     urgent = demand("a", 50)
-    assert share(20, {(LEISURE, "b"): 20}, [urgent, demand("b", 50, LEISURE)]) == [(urgent, 20)]
+    assert share(20, {LEISURE: {"b": 20}}, [urgent, demand("b", 50, LEISURE)]) == [(urgent, 20)]
 
 
 def test_who_is_not_counted_yet_is_taken_for_endless() -> None:
-    unknown = Demand(demand("a", 0).sources)
+    unknown = replace(demand("a", 0), more=True)
     assert share(20, {}, [unknown, demand("b", 5)])[0] == (unknown, 15)
 
 
-@given(st.lists(st.tuples(TENANTS, LANES, st.integers(0, 9)), max_size=12))
-def test_the_sources_of_a_tenant_stand_by_deadline(rows: Sequence[tuple[str, Lane, int]]) -> None:
-    sources = [
-        Source(tenant, lane, NOON + timedelta(hours=hours), f"batch_{number}")
-        for number, (tenant, lane, hours) in enumerate(rows)
+@st.composite
+def open_batches(draw: st.DrawFn) -> list[OpenBatches]:
+    """At most one for each tenant and class."""
+    found = draw(
+        st.dictionaries(st.tuples(TENANTS, st.sampled_from(Priority)), st.lists(st.floats(0, 9), min_size=1))
+    )
+    return [
+        OpenBatches(tenant, priority, [f"{tenant}.{priority}.{n}" for n in range(len(times))], sorted(times))
+        for (tenant, priority), times in found.items()
     ]
-    lined_up = line_up(sources, {"b": 2.0})
-    assert sorted(id(one) for each in lined_up for one in each.sources) == sorted(id(one) for one in sources)
-    assert len({(each.lane, each.tenant_id) for each in lined_up}) == len(lined_up)
-    for each in lined_up:
-        assert {(one.lane, one.tenant_id) for one in each.sources} == {(each.lane, each.tenant_id)}
-        assert list(each.sources) == sorted(each.sources, key=lambda one: one.deadline)
-        assert each.weight == (2.0 if each.tenant_id == "b" else 1.0)
+
+
+DIRECT = st.lists(
+    st.builds(DirectJobs, tenant_id=TENANTS, lane=LANES, deadline=st.floats(0, 9)),
+    unique_by=lambda one: (one.tenant_id, one.lane),
+)
+
+
+@given(open_batches(), DIRECT, st.sets(LANES))
+def test_everything_that_a_lane_may_be_sent_from_stands_in_it_once_by_deadline(
+    batches: list[OpenBatches], direct: list[DirectJobs], lanes: set[Lane]
+) -> None:
+    times: dict[tuple[str, Lane, str | None], float] = {
+        (one.tenant_id, lane, name): time
+        for one in batches
+        for lane in lanes
+        if lane.priority is one.priority
+        for name, time in zip(one.batch_ids, one.deadlines, strict=True)
+    }
+    times |= {(one.tenant_id, one.lane, None): one.deadline for one in direct if one.lane in lanes}
+    demands = line_up(lanes, batches, direct, {"b": 2.0})
+    placed = [(one.tenant_id, one.lane, name) for one in demands for name in one.batch_ids]
+    assert sorted(map(str, placed)) == sorted(map(str, times))
+    for one in demands:
+        stands = [times[one.tenant_id, one.lane, name] for name in one.batch_ids]
+        assert (stands, stands[0]) == (sorted(stands), one.deadline)
+        assert one.weight == (2.0 if one.tenant_id == "b" else 1.0)
 
 
 def test_piles_go_block_by_block_in_turn() -> None:
