@@ -145,7 +145,9 @@ def delete_expired(session: Session, *, limit: int) -> list[DeletedFile]:
                   AND (purpose NOT IN ('vision', 'user_data') OR open.since IS NULL
                        OR open.since >= expires_at)
                   AND NOT EXISTS (
-                      SELECT FROM batches b WHERE b.input_file_id = files.id AND b.status = 'validating')
+                      SELECT FROM batches b
+                      WHERE b.input_file_id = files.id AND b.ingested_at IS NULL
+                        AND b.status IN ('validating', 'finalizing', 'cancelling'))
                 ORDER BY expires_at LIMIT :limit FOR UPDATE OF files SKIP LOCKED) AS expired
             WHERE files.id = expired.id RETURNING files.id, files.tenant_id, files.object_key
             """

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from app import telemetry
 from app.config import DAY_S, Settings
 from app.db import Sessions, transaction
 from app.deleter import Deleter
@@ -111,6 +112,11 @@ def stored_image(desk: Desk, data: bytes = b"bytes", *, ref_hash: str = "r1") ->
         return keep_image(session, desk.tenant, ref_hash, stored), key
 
 
+def removed(table: str) -> float:
+    """Rows that retention has removed in this process."""
+    return telemetry.ROWS_DELETED.labels(table)._value.get()
+
+
 def doomed(desk: Desk) -> list[str]:
     with transaction(desk.sessions) as session:
         return list(session.execute(text("SELECT key FROM doomed_objects ORDER BY key")).scalars())
@@ -126,11 +132,33 @@ def test_an_expired_file_goes_with_its_bytes(desk: Desk, retention: Retention, d
     assert desk.objects.head(key) is None
 
 
-def test_an_expired_file_that_a_batch_still_reads_stays(desk: Desk, retention: Retention) -> None:
-    desk.submit(lines(1))
+@pytest.mark.parametrize("status", ["validating", "cancelling", "finalizing"])
+def test_an_expired_file_that_a_batch_still_reads_stays(
+    desk: Desk, retention: Retention, status: str
+) -> None:
+    batch_id = desk.submit(lines(1))
+    desk.execute("UPDATE batches SET status = :status WHERE id = :id", status=status, id=batch_id)
     desk.execute("UPDATE files SET expires_at = now()")
     settle(retention)
     assert desk.count("files") == 1
+
+
+def test_several_at_once_remove_each_row_once(
+    desk: Desk, ingest: Ingest, finalize: Finalize, retention: Retention, settings: Settings
+) -> None:
+    for _ in range(3):
+        ended(desk, ingest, finalize, lines(5))
+    age(desk, LIFE_S + 1)
+    before = removed("jobs"), removed("batches")
+    other = Retention(sessions=desk.sessions, settings=settings, block_rows=2)
+    threads = [Thread(target=settle, args=(loop,)) for loop in (retention, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    settle(retention)
+    assert tables(desk) == {}
+    assert (removed("jobs") - before[0], removed("batches") - before[1]) == (15, 3)
 
 
 def test_an_expired_picture_stays_while_a_batch_may_need_it(desk: Desk, retention: Retention) -> None:
