@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.planner import Chunk, Demand, DirectJobs, Lane, OpenBatches
 from app.states import Priority
+from app.store.batches import estimate_open_jobs
 
 TURN_LOCK = 0x7671  # "vq": the advisory lock of the dispatcher that sends
 DIRECT_SEEN = 100  # direct jobs that are looked at for a deadline
@@ -211,23 +212,17 @@ def _as_json(wanted: Sequence[tuple[Demand, int]]) -> str:
 
 
 def count_backlog(session: Session, *, cap: int) -> Backlog:
-    """Open jobs by state, from the batches' own counts; direct jobs are counted up to `cap`."""
+    """Open jobs by state; direct ones are counted up to `cap`."""
     row = session.execute(
         text(
             """
-            SELECT
-              (SELECT coalesce(sum(greatest(total, ingested_lines) - completed - failed), 0) FROM batches
-               WHERE status IN ('validating', 'in_progress'))
-              + (SELECT count(*) FROM (
-                    SELECT 1 FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
-                    LIMIT :cap) AS found) AS open,
-              (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
-              (SELECT count(*) FROM jobs WHERE state = 'running') AS running
+            SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
+                   (SELECT count(*) FROM jobs WHERE state = 'running') AS running
             """
-        ),
-        {"cap": cap},
+        )
     ).one()
-    return Backlog(max(0, int(row.open) - row.queued - row.running), row.queued, row.running)
+    open_jobs = estimate_open_jobs(session, cap=cap)
+    return Backlog(max(0, open_jobs - row.queued - row.running), row.queued, row.running)
 
 
 def count_batches(session: Session) -> dict[str, int]:
