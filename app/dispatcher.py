@@ -5,7 +5,7 @@ from threading import Event
 
 import structlog
 
-from app import telemetry
+from app import heap, telemetry
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.deleter import Deleter
@@ -81,6 +81,7 @@ def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     loops = build_loops(settings, stopping)
+    heap.settle()
     for loop in loops:
         loop.start()
     telemetry.serve_metrics(settings.metrics_port, role="dispatcher")

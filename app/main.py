@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from app import telemetry
+from app import heap, telemetry
 from app.auth import Keys
 from app.batches import Batches, default_brake
 from app.chats import Chats
@@ -158,8 +158,10 @@ def main() -> None:
     # The server stops gracefully on SIGTERM, and then raises it again: a stop that was asked for is no fault.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     give_up_waiting(ANSWER_WITHIN_S)
+    app = build_app(wire(settings))
+    heap.settle()
     uvicorn.run(
-        build_app(wire(settings)),
+        app,
         host=settings.host,
         port=settings.port,
         access_log=False,  # Edge writes one line per request, without ids and query strings

@@ -62,6 +62,9 @@ STOPPED = "This request was not executed: its batch was stopped, since too many 
 SERVER_ERROR = "server_error"
 BROKEN = "\ufffd"
 
+# Made once: json.dumps makes an encoder for every call that does not want its defaults.
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 # Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
 _LINE_BREAKERS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
@@ -124,8 +127,8 @@ def error_line(job: UnansweredJob) -> bytes:
 
 
 def as_line(row: Body) -> bytes:
-    text = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return f"{text.translate(_LINE_BREAKERS)}\n".encode()
+    text = _JSON.encode(row)
+    return f"{text if text.isascii() else text.translate(_LINE_BREAKERS)}\n".encode()
 
 
 def error_type(code: str | None) -> str:

@@ -28,7 +28,8 @@ UNREAD = "status IN ('validating', 'cancelling', 'finalizing') AND ingested_at I
 AT_THIS_BYTE = f"{UNREAD} AND errors IS NULL AND ingested_bytes = :from_byte"
 
 _NULL = "\\N"
-_COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+# The backslash first, since the others become one. str.translate took ten times as long.
+_COPY_ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 
 
 @dataclass(frozen=True)
@@ -354,4 +355,8 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
 
 
 def _escaped(value: str | None) -> str:
-    return _NULL if value is None else value.translate(_COPY_ESCAPES)
+    if value is None:
+        return _NULL
+    for character, escape in _COPY_ESCAPES:
+        value = value.replace(character, escape)
+    return value
