@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from celery import Celery, signals
 
-from app import telemetry
+from app import heap, telemetry
 from app.config import Settings
 from app.db import Sessions, make_engine, make_sessions, transaction
 from app.images import image_limits
@@ -80,6 +80,7 @@ def serve(settings: Settings, pool: EnginePool) -> int:
             for priority in Priority
         }
         register(celery, runner, lanes)
+        heap.settle()
         try:
             return _consume(
                 celery, runner, settings, pool, worker=worker, prefetch=_prefetch(settings, lanes)
