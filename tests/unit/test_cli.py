@@ -74,6 +74,12 @@ def test_settings_that_go_ill_together_are_told_in_one_line() -> None:
     assert done.stderr.splitlines() == [said]
 
 
+def test_images_that_would_go_before_their_last_use_is_noted_are_told() -> None:
+    done = CliRunner().invoke(app, ["api"], env={"VQUEUE_RETENTION_IMAGES_S": "60"})
+    said = "VQUEUE_RETENTION_IMAGES_S is 60: it must be at least 3600, or 0 to keep images for ever"
+    assert done.stderr.splitlines() == [said]
+
+
 @pytest.mark.parametrize("url", ["nonsense", "mysql://me:word@host/db", "postgresql://me:word@host:x/db"])
 def test_a_database_url_that_is_none_is_told_in_one_line_without_its_password(url: str) -> None:
     done = CliRunner().invoke(app, ["migrate"], env={"VQUEUE_DATABASE_URL": url})
