@@ -61,11 +61,6 @@ class Conductor:
         self._waited_since: float | None = None
         self._started = time.monotonic()
 
-    @property
-    def through(self) -> bool:
-        """Whether all strikes are dealt and done."""
-        return not self._deck and not self._running
-
     def tick(self) -> None:
         for unit in self._field.units:
             unit.keep_up()
