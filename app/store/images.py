@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from sqlalchemy import text
@@ -91,16 +92,17 @@ def _find(
     stored = session.execute(
         text(
             """
-            SELECT DISTINCT ON (ref_hash) ref_hash, id FROM images
+            SELECT DISTINCT ON (ref_hash) ref_hash, id,
+                   used_at < now() - :within * interval '1 second' AS is_stale FROM images
             WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'stored'
               AND (ref_kind IN ('data', 'file') OR stored_at > now() - :reuse * interval '1 second')
             ORDER BY ref_hash, stored_at DESC
             """
         ),
-        {"tenant": tenant_id, "hashes": list(ref_hashes), "reuse": reuse_s},
+        {"tenant": tenant_id, "hashes": list(ref_hashes), "reuse": reuse_s, "within": USED_WITHIN_S},
     ).all()
-    held = hold_stored(session, [row.id for row in stored]) if stored else set[int]()
-    found = {row.ref_hash: WantedImage(row.id, stored=True) for row in stored if row.id in held}
+    kept = _without_removed(session, stored)
+    found = {key: WantedImage(image_id, stored=True) for key, image_id in kept.items()}
     in_flight = session.execute(
         text(
             """
@@ -160,20 +162,27 @@ def hold_stored(session: Session, image_ids: Sequence[int]) -> set[int]:
     return set(rows.scalars())
 
 
+def _without_removed(session: Session, rows: Sequence[Any]) -> dict[str, int]:
+    """The ids of these stored images by ref_hash, which all count as used now."""
+    stale = [row.id for row in rows if row.is_stale]
+    lost = set(stale) - hold_stored(session, stale) if stale else set[int]()
+    return {row.ref_hash: row.id for row in rows if row.id not in lost}
+
+
 def find_kept(session: Session, tenant_id: str, ref_hashes: Sequence[str]) -> dict[str, int]:
     """Ids of stored data-URL images by ref_hash: their bytes need not be put again. They count as used."""
     rows = session.execute(
         text(
             """
-            SELECT DISTINCT ON (ref_hash) ref_hash, id FROM images
+            SELECT DISTINCT ON (ref_hash) ref_hash, id,
+                   used_at < now() - :within * interval '1 second' AS is_stale FROM images
             WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'stored' AND ref_kind = 'data'
             ORDER BY ref_hash, id
             """
         ),
-        {"tenant": tenant_id, "hashes": list(ref_hashes)},
+        {"tenant": tenant_id, "hashes": list(ref_hashes), "within": USED_WITHIN_S},
     ).all()
-    held = hold_stored(session, [row.id for row in rows]) if rows else set[int]()
-    return {row.ref_hash: row.id for row in rows if row.id in held}
+    return _without_removed(session, rows)
 
 
 def keep_image(session: Session, tenant_id: str, ref_hash: str, stored: StoredImage) -> int:
