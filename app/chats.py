@@ -55,8 +55,7 @@ class Chat:
         sent = ""
         while self.ended is None:
             if text := self.heard.after(sent):
-                if not sent:
-                    telemetry.FIRST_TEXT_SECONDS.observe(time.monotonic() - self.asked_at)
+                self._note_first(sent)
                 sent += text
                 yield text
             elif not await self._news():
@@ -68,6 +67,7 @@ class Chat:
                 code="answer_changed",
             )
         if rest := answer.text[len(sent) :]:
+            self._note_first(sent)
             yield rest
 
     async def whole(self) -> AnsweredJob:
@@ -81,6 +81,10 @@ class Chat:
         if isinstance(self.ended, UnansweredJob):
             raise _refusal(self.ended)
         return self.ended
+
+    def _note_first(self, sent: str) -> None:
+        if not sent:
+            telemetry.FIRST_TEXT_SECONDS.observe(time.monotonic() - self.asked_at)
 
     async def _news(self) -> bool:
         """Wait until something is heard or ended; False when it was silent for long."""
@@ -127,7 +131,7 @@ class Chats:
     async def ask(self, tenant_id: str, body: Mapping[str, Json]) -> Chat:
         """Accept a chat completion's body as a job; RequestError names what is wrong with it.
 
-        `Overloaded` where too many are open, `Unavailable` when no worker serves the model. Whoever gets the
+        `Overloaded` when too many are open, `Unavailable` when no worker serves the model. Whoever gets the
         chat enters `holding` with it.
         """
         started = time.monotonic()

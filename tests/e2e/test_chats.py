@@ -69,14 +69,14 @@ def test_a_picture_by_url_is_fetched_while_the_line_is_held(cluster: Cluster) ->
 
 
 def test_no_poll_stands_between_the_call_and_the_worker(make_cluster: Make) -> None:
-    """Dispatcher and fetcher look by themselves only after 20 s here."""
-    cluster = make_cluster(dispatch_poll_s=20.0)
+    """The dispatcher looks by itself only once a minute here."""
+    cluster = make_cluster(dispatch_poll_s=60.0)
     cluster.start("api", "dispatcher", "worker")
     eventually(lambda: "dispatcher_ready" in cluster.logs(), within_s=40)
     text_of(ask(cluster, "warm"))
     started = time.monotonic()
     assert text_of(ask(cluster, "now")) == "now"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
 
 
 def test_a_worker_that_dies_midway_is_followed_by_another_that_goes_on(
