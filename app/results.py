@@ -68,6 +68,9 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 # Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
 _LINE_BREAKERS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
+# Made once: json.dumps makes an encoder for every call that does not want its defaults.
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 Body = Mapping[str, Any]  # JSON to be
 
 # Of each token: its text, its log probability, and the likeliest ones in its place with theirs.
