@@ -53,6 +53,17 @@ def test_the_window_bounds_what_waits_on_the_broker(
     assert work.send() == 4
 
 
+def test_a_window_that_is_nearly_full_is_not_looked_at_again_at_once(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    rows.add_jobs(12, batch_id="batch_1")
+    work = dispatcher(db, broker, settings, window_jobs=8)
+    assert work.step()
+    rows.run("UPDATE jobs SET state = 'running' WHERE id = (SELECT min(id) FROM jobs)")
+    assert not work.step()
+    assert len(broker.sent) == 9
+
+
 def test_the_jobs_of_one_image_travel_together(
     db: Sessions, rows: Rows, broker: Broker, settings: Settings
 ) -> None:
