@@ -12,6 +12,7 @@ from app.db import Sessions, transaction
 from app.loops import Loop
 from app.store import workers
 from workers.engine.base import Engine, Image
+from workers.hangups import HangUps
 from workers.leases import Leases
 from workers.pool import EnginePool, Resident
 from workers.runner import Runner
@@ -24,6 +25,7 @@ READY = "UPDATE jobs SET state = 'queued' WHERE state = 'ready' RETURNING id"
 def working(db: Sessions, settings: Settings, engine: Engine) -> Iterator[None]:
     """A live worker around an engine while the block runs, each job on a thread of its own."""
     teller = Teller(connect(settings.redis_url.get_secret_value()))
+    hang_ups = HangUps(db)
     with ThreadPoolExecutor(8) as threads, ThreadPoolExecutor(2) as readers:
         runner = Runner(
             sessions=db,
@@ -35,9 +37,11 @@ def working(db: Sessions, settings: Settings, engine: Engine) -> Iterator[None]:
             settings=settings,
             worker="w1",
             teller=teller,
+            hang_ups=hang_ups,
         )
 
         def step() -> bool:
+            hang_ups.step()
             with transaction(db) as session:
                 ready = list(session.execute(text(READY)).scalars())
             for job_id in ready:

@@ -22,6 +22,7 @@ from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
 from workers.answers import answer_row, storable
 from workers.boarding import Boarding
 from workers.engine.base import Answer, Engine, Image, Request
+from workers.hangups import HangUps
 from workers.leases import Leases
 from workers.outages import through_outages
 from workers.pool import EnginePool
@@ -39,7 +40,8 @@ T = TypeVar("T")
 class Runner:
     """Runs chunks from any number of threads; knows nothing of the broker and nothing of the model.
 
-    Without a teller nobody hears of an answer before it is recorded.
+    Without a teller nobody hears of an answer before it is recorded, and without `hang_ups` a request goes on
+    when its caller has gone.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Runner:
         settings: Settings,
         worker: str,
         teller: Teller | None = None,
+        hang_ups: HangUps | None = None,
         spread: Callable[[], float] = random.random,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -66,6 +69,7 @@ class Runner:
         self._settings = settings
         self._worker = worker
         self._teller = teller
+        self._hang_ups = hang_ups
         self._policy = RetryPolicy(attempts=settings.job_attempts)
         self._spread = spread
         self._pause = pause
@@ -123,9 +127,20 @@ class Runner:
         pictures = self._start_reading(claimed)
         with telemetry.stage("read"):
             answers = [self._submit(job, pictures) for job in claimed]
-        with telemetry.stage("engine"):
+        with telemetry.stage("engine"), self._watching(claimed, answers):
             self._await(answers)
         return [self._outcome(job, answer) for job, answer in zip(claimed, answers, strict=True)]
+
+    @contextmanager
+    def _watching(self, claimed: Sequence[ClaimedJob], answers: "Sequence[Future[Answer]]") -> Iterator[None]:
+        """Who hangs up on an interactive job ends its request."""
+        pairs = zip(claimed, answers, strict=True)
+        watched = {job.id: answer for job, answer in pairs if job.priority is Priority.INTERACTIVE}
+        if self._hang_ups is None or not watched:
+            yield
+            return
+        with self._hang_ups.watching(watched):
+            yield
 
     def _start_reading(self, claimed: Sequence[ClaimedJob]) -> Mapping[int, "Future[Image]"]:
         if not any(job.image_ids for job in claimed):

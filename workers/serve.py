@@ -21,6 +21,7 @@ from app.queue import make_celery, queue_name
 from app.states import Priority
 from app.store import workers
 from workers.gpu import watch_gpus
+from workers.hangups import LOOK_S, HangUps
 from workers.leases import Leases
 from workers.pictures import PictureReader
 from workers.pool import EnginePool
@@ -55,6 +56,8 @@ def serve(settings: Settings, pool: EnginePool) -> int:
     leases = Leases(sessions=sessions, worker=worker, settings=settings)
     heartbeat = Loop("heartbeat", leases.step, idle_s=settings.heartbeat_s)
     teller = Teller(connect(settings.redis_url.get_secret_value()))
+    hang_ups = HangUps(sessions)
+    looking = Loop("hang-ups", hang_ups.step, idle_s=LOOK_S)
     with (
         ThreadPoolExecutor(2 * threads, thread_name_prefix="read") as readers,
         ThreadPoolExecutor(2 * threads, thread_name_prefix="read-urgent") as urgent_readers,
@@ -69,9 +72,11 @@ def serve(settings: Settings, pool: EnginePool) -> int:
             settings=settings,
             worker=worker,
             teller=teller,
+            hang_ups=hang_ups,
         )
         _announce(sessions, worker, pool)
         heartbeat.start()
+        looking.start()
         telemetry.serve_metrics(settings.metrics_port, role="worker")
         celery = make_celery(settings)
         lanes = {
@@ -88,7 +93,9 @@ def serve(settings: Settings, pool: EnginePool) -> int:
         finally:
             pool.close()
             teller.close()
+            looking.stop()
             heartbeat.stop()
+            looking.join(settings.heartbeat_s)
             heartbeat.join(settings.heartbeat_s)
             _leave(sessions, worker)
 

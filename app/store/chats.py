@@ -65,10 +65,19 @@ def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | U
     ]
 
 
+def find_left(session: Session, job_ids: Sequence[int]) -> set[int]:
+    """Those of the jobs that run although nobody waits for them: `hang_up` has ended their time."""
+    rows = session.execute(
+        text("SELECT id FROM jobs WHERE id = ANY(:ids) AND state = 'running' AND deadline <= now()"),
+        {"ids": list(job_ids)},
+    )
+    return set(rows.scalars())
+
+
 def hang_up(session: Session, job_id: int) -> JobState | None:
     """Nobody waits for this job any more: cancelled, unless it runs; its state, None if it had ended.
 
-    One that runs may end, but is not begun again.
+    One that runs may end before its worker has heard of it, but is not begun again.
     """
     state = session.execute(
         text(

@@ -5,6 +5,7 @@ import base64
 import io
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
 from itertools import count
 
@@ -33,6 +34,26 @@ Start = Callable[[FakeEngine], FakeEngine]
 
 class Mug(BaseModel):
     colour: str
+
+
+class Endless:
+    """An engine that answers nothing, until it is told that nobody wants the answer."""
+
+    model = "demo"
+    revision = "endless-1"
+
+    def __init__(self) -> None:
+        self.answers: list[Future[Answer]] = []
+
+    def submit(self, request: Request) -> Future[Answer]:
+        answer: Future[Answer] = Future()
+        answer.add_done_callback(lambda it: it.set_running_or_notify_cancel())
+        self.answers.append(answer)
+        return answer
+
+    def close(self) -> None:
+        for answer in self.answers:
+            answer.cancel()
 
 
 @pytest.fixture
@@ -308,7 +329,20 @@ def test_who_hangs_up_before_the_job_begins_cancels_it(
     eventually(lambda: rows.all("SELECT state FROM jobs") == ["cancelled"])
 
 
-def test_who_hangs_up_while_the_job_runs_lets_it_run_but_not_begin_again(
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_hangs_up_while_the_job_runs_ends_it(
+    db: Sessions, settings: Settings, http: httpx.Client, rows: Rows, stream: bool
+) -> None:
+    engine = Endless()
+    body = {"model": "demo", "messages": user("?"), "stream": stream}
+    with working(db, settings, engine):
+        with pytest.raises(httpx.ReadTimeout):
+            http.post("/v1/chat/completions", json=body, timeout=0.5)
+        eventually(lambda: [answer.cancelled() for answer in engine.answers] == [True])
+    assert rows.all("SELECT attempt FROM jobs WHERE state <> 'running'") == [1]
+
+
+def test_an_answer_that_comes_after_its_caller_has_gone_is_recorded(
     start: Start, client: OpenAI, rows: Rows
 ) -> None:
     gate = threading.Event()
