@@ -70,6 +70,7 @@ def check(play: Play, names: list[str]) -> list[str]:
     assert sorted(output + errors) == names
     assert (output, errors) == (sorted(output), sorted(errors))
     assert (batch.total, batch.completed, batch.failed) == (len(names), len(output), len(errors))
+    assert (batch.prompt_tokens, batch.completion_tokens) == used(desk, batch.output_file_id)
     assert [seq for seq, _ in play.seen] == list(range(1, len(names) + 1))
     assert sorted(name or "" for _, name in play.seen) == names
     with transaction(desk.sessions) as session:
@@ -77,6 +78,13 @@ def check(play: Play, names: list[str]) -> list[str]:
     states = [job.error_code for job in desk.jobs(batch.id) if job.state == "failed"]
     assert explained == sum(code != "batch_failed" for code in states)
     return errors
+
+
+def used(desk: Desk, file_id: str | None) -> tuple[int, int]:
+    """The tokens of all answers in the output file."""
+    rows = desk.result_lines(file_id) if file_id else []
+    usage = [row["response"]["body"]["usage"] for row in rows]
+    return sum(one["prompt_tokens"] for one in usage), sum(one["completion_tokens"] for one in usage)
 
 
 def played(make_play: Callable[..., Play], closing: str | None, seed: int) -> Play:
