@@ -142,7 +142,7 @@ class Settings(BaseSettings):
     job_attempts: int = Field(default=5, ge=1)
     crash_attempts: int = Field(default=3, ge=1)
     job_timeout_s: float = Field(default=300.0, gt=0)
-    chunk_jobs: int = Field(default=32, ge=1)
+    chunk_jobs: int = Field(default=64, ge=1)
     chunk_visual_tokens: int = Field(default=16_384, ge=1)
     window_jobs: int = Field(default=2_048, ge=1)  # jobs that wait on the broker at once
     # A message that was taken from its queue and not heard of for so long is lost; half of lease_s.
