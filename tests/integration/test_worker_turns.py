@@ -113,6 +113,26 @@ def test_a_killed_worker_loses_no_chunk_that_waited_for_its_turn(
     assert rows.all("SELECT attempt FROM jobs ORDER BY id") == [2, 1, 1, 1]
 
 
+def test_what_a_killed_worker_had_in_hand_and_not_yet_claimed_runs_elsewhere_within_a_lease(
+    rows: Rows, db: Sessions, sender: ChunkSender, one_seat: Settings, tmp_path: Path
+) -> None:
+    """Redis keeps such a message for an hour; nobody waits for that, nor for the queue to be empty."""
+    gate = tmp_path / "gate"
+    changed = one_seat.model_copy(update={"lease_s": 12.0, "heartbeat_s": 1.0, "resend_s": None})
+    dispatcher = Dispatcher(sessions=db, sender=sender, settings=changed)
+    with worker(changed, tmp_path, "first") as first:
+        busy(rows, dispatcher, changed, gate)
+        waiting = ask(rows, changed, "in hand?", priority="background")
+        dispatcher.send()
+        eventually(lambda: sender.depth(changed.served_model, Priority.BACKGROUND) == 0)
+        with worker(changed, tmp_path, "second") as second:
+            eventually(lambda: second.says("worker_ready"), within_s=30)
+            first.kill()
+            eventually(lambda: dispatched(dispatcher, rows, waiting), within_s=changed.lease_s + 5)
+            gate.touch()
+    assert rows.all("SELECT attempt FROM jobs WHERE id = :id", id=waiting[0]) == [1]
+
+
 TASK = {"task": RUN_CHUNK, "id": "x", "lang": "py", "argsrepr": "", "kwargsrepr": ""}
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 BAD_MESSAGES: dict[str, tuple[bytes, str, dict[str, Any]]] = {

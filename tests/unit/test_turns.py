@@ -9,7 +9,7 @@ import pytest
 from app.planner import Lane
 from app.states import Priority
 from tests.waiting import eventually
-from workers.turns import Turns
+from workers.turns import KEPT_S, Turns
 
 STANDARD = Lane("m")
 BACKGROUND = Lane("m", Priority.BACKGROUND)
@@ -102,6 +102,31 @@ def test_one_who_is_alone_waits_for_all_others_and_they_for_it(pool: ThreadPoolE
     lonely.arrive()
     later.arrive()
     meanwhile.arrive()
+
+
+def test_one_who_is_alone_lets_pass_who_stands_before_it_in_the_line(pool: ThreadPoolExecutor) -> None:
+    turns = Turns(1)
+    running = Journey(turns, pool, STANDARD)
+    lonely = Journey(turns, pool, BACKGROUND, alone=True)
+    before = Journey(turns, pool, STANDARD)
+    running.arrive()
+    assert before.aboard.wait(60)
+    assert lonely.waits
+    before.arrive()
+    lonely.arrive()
+
+
+def test_a_seat_that_a_standard_chunk_leaves_is_kept_for_the_next_one_a_moment() -> None:
+    now = 0.0
+    turns = Turns(1, clock=lambda: now)
+    with turns.place(STANDARD) as place:
+        assert place.wait(0)
+    with turns.place(BACKGROUND) as leisure:
+        assert not leisure.wait(0)
+        with turns.place(STANDARD) as place:
+            assert place.wait(0)
+        now += KEPT_S
+        assert leisure.wait(0)
 
 
 def test_two_who_are_alone_go_one_after_the_other(pool: ThreadPoolExecutor) -> None:
