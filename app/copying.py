@@ -82,7 +82,9 @@ class Copier:
     ) -> Mapping[int, WantedImage]:
         """For each image that the jobs name, the one that serves now: itself, or one fetched anew."""
         named = sorted({image_id for job in old_jobs for image_id in job.image_ids})
-        old = store.read_old_images(session, named) if named else []
+        if not named:
+            return {}
+        old = store.read_old_images(session, named)
         held = hold_stored(session, [image.id for image in old if image.stored])
         # A data URL's bytes came once, with its line: what is not stored cannot be had again.
         lost = [image for image in old if image.id not in held and image.wish.kind != "data"]

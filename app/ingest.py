@@ -20,6 +20,7 @@ from app.lines import LineRules, split_lines
 from app.objects import ObjectMissing, ObjectStore
 from app.placing import KeptImages, Placer, place_images
 from app.store import ingest as store
+from app.store import rejections
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
 
 log = structlog.get_logger()
@@ -160,7 +161,7 @@ class Ingest:
     def _duplicates(self, task: IngestTask, block: Block) -> Sequence[LineError]:
         """Which lines clash; LostBatch when none does, since then it is the block that is there already."""
         with transaction(self._sessions) as session:
-            standing = store.find_lines(session, task.id, block.custom_ids())
+            standing = rejections.find_lines(session, task.id, block.custom_ids())
         found = duplicates(block, standing)[:MOST_ERRORS]
         if not found:
             raise LostBatch
@@ -178,7 +179,7 @@ class Ingest:
             return
         if task.model is None:
             with transaction(self._sessions) as session:
-                errors = store.read_bad_lines(session, task.id, limit=MOST_ERRORS)
+                errors = rejections.read_bad_lines(session, task.id, limit=MOST_ERRORS)
             self._reject(task, errors)
             return
         with transaction(self._sessions) as session:
@@ -201,7 +202,7 @@ class Ingest:
 
     def _reject(self, task: IngestTask, errors: Sequence[LineError]) -> None:
         with transaction(self._sessions) as session:
-            rejected = store.reject_batch(session, task, errors)
+            rejected = rejections.reject_batch(session, task, errors)
         if not rejected:
             self._stop(task)
             return
@@ -213,13 +214,13 @@ class Ingest:
         deleted = DELETE_ROWS
         while deleted:
             with transaction(self._sessions) as session:
-                deleted = store.delete_jobs(
+                deleted = rejections.delete_jobs(
                     session, task.id, limit=DELETE_ROWS, lease_s=self._settings.lease_s
                 )
                 if deleted is None:
                     raise LostBatch
         with transaction(self._sessions) as session:
-            store.fail_batch(session, task.id)
+            rejections.fail_batch(session, task.id)
 
 
 def _file_error(code: str, message: str) -> LineError:

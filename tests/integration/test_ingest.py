@@ -14,7 +14,8 @@ from app.ingest import Ingest
 from app.objects import ObjectStore, make_objects
 from app.states import BatchStatus
 from app.store.batches import BatchRow
-from app.store.ingest import Step, advance, delete_jobs, take_batch
+from app.store.ingest import Step, advance, take_batch
+from app.store.rejections import delete_jobs
 from tests.desk import PIXEL, Desk, image, line, lines
 from tests.faulty import FaultyStore
 from tests.rows import Rows
