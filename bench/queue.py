@@ -23,7 +23,7 @@ KEYS = (
     "scale_ratio",
     "poll_ratio",
 )
-QUICK = {"sizes": [500, 2_000, 4_000], "jobs": 2_000, "plain_jobs": 500, "rows": [5_000, 20_000], "polls": 20}
+QUICK = {"sizes": [300, 1_000], "jobs": 1_000, "plain_jobs": 200, "rows": [6_000, 12_000], "polls": 5}
 
 
 @dataclass

@@ -55,7 +55,8 @@ class Run:
 
     def speed(self, start: float, end: float) -> float:
         """Jobs per second between two shares of the batch, such as its first tenth."""
-        first = next(point for point in self.curve if point[1] >= start * self.jobs)
+        before = [point for point in self.curve if point[1] <= start * self.jobs]
+        first = before[-1] if before else self.curve[0]
         last = next(point for point in self.curve if point[1] >= end * self.jobs)
         return (last[1] - first[1]) / max(last[0] - first[0], POLL_S)
 
