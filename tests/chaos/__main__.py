@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{state} is of an earlier plan: use --resume, or another --folder", file=sys.stderr)
         return 2
     progress = read_progress(state) if state.exists() else Progress(plan_of(arguments), {})
+    progress.write(state)
     for plan in progress.left():
         report = perform(plan, arguments.folder / plan.name, _say)
         progress.reports[plan.name] = report

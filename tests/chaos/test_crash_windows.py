@@ -143,13 +143,12 @@ def test_between_image_bytes_and_image_row(rows: Rows, hasty: Settings, start: S
     assert rows.all("SELECT state FROM images") == ["stored"]
 
 
-@pytest.mark.parametrize("part", ["output", "error"])
-def test_between_last_answer_and_file(desk: Desk, hasty: Settings, start: Start, part: str) -> None:
+def test_between_last_answer_and_file(desk: Desk, hasty: Settings, start: Start) -> None:
     batch_id = desk.submit(asked(desk, 3, "no request"))
     start("worker", hasty)
-    assert start("dispatcher", hasty, at=f"before {PUT_STREAM}", on=f"-{part}").ended() == EXIT_CODE
+    assert start("dispatcher", hasty, at=f"before {PUT_STREAM}", on="-output").ended() == EXIT_CODE
     assert desk.status(batch_id) is BatchStatus.FINALIZING
-    assert desk.objects.head(key_of(desk, batch_id, part)) is None
+    assert desk.objects.head(key_of(desk, batch_id, "output")) is None
     start("dispatcher", hasty)
     eventually(lambda: desk.status(batch_id) is BatchStatus.COMPLETED)
     assert desk.ids(desk.batch(batch_id).output_file_id) == ["r0", "r1", "r2"]
