@@ -144,11 +144,21 @@ def test_a_retry_sent_twice_is_one_batch(client: OpenAI, ended: Rows) -> None:
     first = retry(client)
     assert retry(client, headers=RETRY).id == first.id
     assert retry(client).id != first.id, "on purpose"
+    assert retry(client, {"states": ["failed", "expired"]}, headers=RETRY).id != first.id, "another wish"
     keyed = retry(client, headers=KEY)
     assert retry(client, headers=KEY).id == keyed.id
     with pytest.raises(openai.ConflictError) as refused:
         retry(client, {"metadata": {"a": "b"}}, headers=KEY)
     assert refused.value.code == "idempotency_key_reused"
+
+
+def test_retries_of_two_batches_are_two(client: OpenAI, ended: Rows) -> None:
+    first = retry(client, headers=RETRY)
+    ended.run("UPDATE batches SET id = 'batch_2' WHERE id = :id", id=first.id)
+    ended.run("UPDATE batches SET status = 'completed', failed = 1 WHERE id = 'batch_2'")
+    ended.run("INSERT INTO batch_errors VALUES ('batch_2', 'dns', 1, 1, 'No.')")
+    again = client.post("/batches/batch_2/retry", cast_to=Batch, options={"headers": RETRY})
+    assert again.model_dump()["vqueue"]["retry_of"] == "batch_2"
 
 
 def test_a_batch_that_runs_cannot_be_retried(client: OpenAI, ended: Rows) -> None:

@@ -156,15 +156,16 @@ def test_a_stored_picture_is_used_again_and_one_that_failed_is_fetched_anew(
     assert names(desk, new.id)["both"] == "ready"
 
 
+@pytest.mark.parametrize("gone", ["DELETE FROM images", "UPDATE images SET state = 'failed'"])
 def test_a_job_whose_picture_is_gone_fails_and_says_so(
-    desk: Desk, ingest: Ingest, finalize: Finalize, retries: Retries
+    desk: Desk, ingest: Ingest, finalize: Finalize, retries: Retries, gone: str
 ) -> None:
     old = ended(desk, ingest, finalize, [line("r1", [image(PIXEL)]), line("r2")], "r1", "r2")
-    desk.execute("DELETE FROM images")
+    desk.execute(gone)
     new = retry(desk, retries, old)
     ingest.step()
-    (gone, _) = desk.jobs(new.id)
-    assert (gone.state, gone.error_code) == ("failed", "image_deleted")
+    job, _ = desk.jobs(new.id)
+    assert (job.state, job.error_code) == ("failed", "image_deleted")
     assert desk.counts(new.id) == (2, 0, 1)
     desk.answer(new.id)
     assert finalize.step()
