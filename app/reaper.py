@@ -94,8 +94,8 @@ class Reaper:
         telemetry.JOBS_ENDED.labels("expired", "job_expired").inc(expired)
         _count("unheard", unheld)
         _count("urgent", urgent)
-        self._take_back_unheard()
         self._set_gauges()
+        self._take_back_unheard()  # last, as it asks the broker, which may be away
 
     def _take_back_unheard(self) -> None:
         with transaction(self._sessions) as session:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from threading import Event
 
 import pytest
@@ -104,16 +105,14 @@ def test_one_who_is_alone_waits_for_all_others_and_they_for_it(pool: ThreadPoolE
     meanwhile.arrive()
 
 
-def test_one_who_is_alone_lets_pass_who_stands_before_it_in_the_line(pool: ThreadPoolExecutor) -> None:
+def test_one_who_is_alone_lets_pass_who_stands_before_it_in_the_line() -> None:
     turns = Turns(1)
-    running = Journey(turns, pool, STANDARD)
-    lonely = Journey(turns, pool, BACKGROUND, alone=True)
-    before = Journey(turns, pool, STANDARD)
-    running.arrive()
-    assert before.aboard.wait(60)
-    assert lonely.waits
-    before.arrive()
-    lonely.arrive()
+    with ExitStack() as journey:
+        assert journey.enter_context(turns.place(STANDARD)).wait(0)
+        with turns.place(BACKGROUND, alone=True) as lonely, turns.place(STANDARD) as before:
+            journey.close()
+            assert not lonely.wait(0)
+            assert before.wait(0)
 
 
 def test_a_seat_that_a_standard_chunk_leaves_is_kept_for_the_next_one_a_moment() -> None:
