@@ -109,7 +109,7 @@ def test_one_who_is_alone_lets_pass_who_stands_before_it_in_the_line() -> None:
     turns = Turns(1)
     with ExitStack() as journey:
         assert journey.enter_context(turns.place(STANDARD)).wait(0)
-        with turns.place(BACKGROUND, alone=True) as lonely, turns.place(STANDARD) as before:
+        with turns.place(BACKGROUND, alone=True) as lonely, turns.place(OTHER_MODEL) as before:
             journey.close()
             assert not lonely.wait(0)
             assert before.wait(0)
