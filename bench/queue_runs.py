@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +13,25 @@ import psycopg2
 
 from app.local.servers import Broker
 from bench.queue_site import Servers, Site, open_site
-from bench.queue_usage import Meter, peak_mib, per_1000
+from bench.queue_usage import Meter, peaks_mib, per_1000
 
 OURS = ("api", "dispatcher", "worker")
+INGESTED = ("in_progress", "finalizing", "completed")
 POLL_S = 0.1
 LONGEST_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """`seconds` and the peaks in MiB by part; `cpu` in seconds by role; `curve` has (seconds, jobs ended)."""
+    """`seconds` by part; by role `cpu` in seconds, and peaks of memory in MiB, until the end of ingest and
+    until that of all; `curve` has (seconds, jobs ended)."""
 
     broker: Broker
     jobs: int
     file_bytes: int
     seconds: Mapping[str, float]
     cpu: Mapping[str, float]
+    ingest_peaks: Mapping[str, float]
     peaks: Mapping[str, float]
     curve: Sequence[tuple[float, int]]
 
@@ -46,7 +49,7 @@ class Run:
 
     @property
     def ingest_peak_mib(self) -> float:
-        return max(self.peaks["api"], self.peaks["dispatcher"])
+        return max(self.ingest_peaks["api"], self.ingest_peaks["dispatcher"])
 
     @property
     def cpu_per_1000(self) -> float:
@@ -62,11 +65,13 @@ class Run:
 
     def told(self) -> str:
         times = "  ".join(f"{part} {seconds:.1f} s" for part, seconds in self.seconds.items())
-        peaks = "  ".join(f"{role} {size:.0f}" for role, size in self.peaks.items())
+        peaks = "  ".join(
+            f"{role} {self.ingest_peaks[role]:.0f}, {size:.0f}" for role, size in self.peaks.items()
+        )
         return (
             f"vqueue on {self.broker}, {self.jobs} jobs of {self.file_bytes / 1e6:.0f} MB: "
             f"{self.jobs_s:.0f} jobs/s  {times}\n"
-            f"  {per_1000(self.cpu, self.jobs, own=OURS)}\n  peak MiB: {peaks}"
+            f"  {per_1000(self.cpu, self.jobs, own=OURS)}\n  peak MiB of ingest, of all: {peaks}"
         )
 
 
@@ -78,13 +83,15 @@ def run_batch(servers: Servers, broker: Broker, file: Path, jobs: int, *, work: 
         started = time.perf_counter()
         batch = submit(http, file)
         uploaded_s = time.perf_counter() - started
-        curve = list(_follow(http, batch["id"], "completed" if work else "in_progress"))
-        cpu = meter.read()
-        peaks = {role: peak_mib(site.pids[role]) for role in roles}
+        curve = list(_follow(http, batch["id"], INGESTED))
+        ingest_peaks = peaks_mib(site.pids)
+        if work:
+            curve += _follow(http, batch["id"], ["completed"], since=curve[-1][0])
+        cpu, peaks = meter.read(), peaks_mib(site.pids)
         if work:
             _check(http, batch["id"], jobs)
         seconds = {"upload": uploaded_s, **_phases(site, batch["id"])}
-    return Run(broker, jobs, file.stat().st_size, seconds, cpu, peaks, curve)
+    return Run(broker, jobs, file.stat().st_size, seconds, cpu, ingest_peaks, peaks, curve)
 
 
 def connect(site: Site) -> httpx.Client:
@@ -106,19 +113,21 @@ def submit(http: httpx.Client, file: Path) -> Any:
     return http.post("/batches", json=wish).raise_for_status().json()
 
 
-def _follow(http: httpx.Client, batch_id: str, status: str) -> Iterator[tuple[float, int]]:
-    """Poll until a batch has this status; jobs that have ended at each poll."""
-    started = time.perf_counter()
+def _follow(
+    http: httpx.Client, batch_id: str, until: Collection[str], *, since: float = 0.0
+) -> Iterator[tuple[float, int]]:
+    """Poll until a batch has one of these states; seconds, and the jobs that have ended, at each poll."""
+    started = time.perf_counter() - since
     while (now := time.perf_counter() - started) < LONGEST_S:
         batch = http.get(f"/batches/{batch_id}").raise_for_status().json()
         counts = batch["request_counts"]
         yield now, counts["completed"] + counts["failed"]
-        if batch["status"] == status:
+        if batch["status"] in until:
             return
         if batch["status"] in ("failed", "expired", "cancelled", "completed"):
             raise RuntimeError(f"the batch ended as {batch['status']}: {batch['errors']}")
         time.sleep(POLL_S)
-    raise RuntimeError(f"the batch was not {status} after {LONGEST_S:.0f} s")
+    raise RuntimeError(f"the batch was not {' or '.join(until)} after {LONGEST_S:.0f} s")
 
 
 def _check(http: httpx.Client, batch_id: str, jobs: int) -> None:

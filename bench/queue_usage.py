@@ -36,8 +36,12 @@ def cpu_s(pid: int) -> float:
     return total
 
 
-def peak_mib(pid: int) -> float:
-    """The most memory that a process ever had, its children left out."""
+def peaks_mib(pids: Mapping[str, int]) -> dict[str, float]:
+    """The most memory that each process ever had, its children left out."""
+    return {role: _peak_mib(pid) for role, pid in pids.items()}
+
+
+def _peak_mib(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(kilobytes) * 1024 / MIB

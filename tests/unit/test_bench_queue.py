@@ -19,7 +19,8 @@ from bench.queue_usage import per_1000
 def a_run(*curve: tuple[float, int], jobs: int = 100) -> Run:
     seconds = {"upload": 1.0, "ingest": 1.0, "work": 7.0, "finalize": 1.0}
     cpu = {"api": 1.0, "worker": 2.0, "postgres": 3.0}
-    return Run(Broker.REDIS, jobs, 10_000, seconds, cpu, {"api": 90.0, "dispatcher": 120.0}, curve)
+    early, late = {"api": 120.0, "dispatcher": 90.0}, {"api": 120.0, "dispatcher": 200.0}
+    return Run(Broker.REDIS, jobs, 10_000, seconds, cpu, early, late, curve)
 
 
 @pytest.mark.parametrize("size", [400, 4_000])
