@@ -1,12 +1,14 @@
 """Writes the output and error files of batches whose jobs have all ended, and brings these to their end."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from threading import Event
 
 import structlog
 from sqlalchemy.orm import Session
 
 from app import telemetry
+from app.ahead import ahead
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import FatalWork
@@ -95,7 +97,8 @@ class Finalize:
             return None
         file_id = result_file_id(task.id, part)
         key = file_key(task.tenant_id, file_id)
-        size = self._objects.put_stream(key, self._lines(task, lines, read), content_type=CONTENT_TYPE)
+        with closing(ahead(self._lines(task, lines, read))) as pages:
+            size = self._objects.put_stream(key, pages, content_type=CONTENT_TYPE)
         return ResultFile(
             id=file_id,
             tenant_id=task.tenant_id,

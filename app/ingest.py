@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app import telemetry
+from app.ahead import ahead
 from app.blocks import BLOCK_LINES, Block, duplicates, job_rows, read_blocks
 from app.chat import chat_rules
 from app.config import Settings
@@ -115,18 +116,19 @@ class Ingest:
         until = time.monotonic() + self._turn_s
         rules = LineRules(task.endpoint, chat_rules(self._settings))
         lines = split_lines(chunks, first=task.lines + 1)
-        for block in read_blocks(lines, rules, most_lines=self._block_lines):
-            if task.jobs + len(block.lines) > self._settings.batch_max_lines:
-                self._reject(task, [_too_many(self._settings.batch_max_lines)])
-                return
-            try:
-                task = self._add(task, block)
-            except DuplicateLines:
-                self._reject(task, self._duplicates(task, block))
-                return
-            if self._is_over(until):
-                self._pause(task)
-                return
+        with closing(ahead(read_blocks(lines, rules, most_lines=self._block_lines))) as blocks:
+            for block in blocks:
+                if task.jobs + len(block.lines) > self._settings.batch_max_lines:
+                    self._reject(task, [_too_many(self._settings.batch_max_lines)])
+                    return
+                try:
+                    task = self._add(task, block)
+                except DuplicateLines:
+                    self._reject(task, self._duplicates(task, block))
+                    return
+                if self._is_over(until):
+                    self._pause(task)
+                    return
         self._finish(task)
 
     def _is_over(self, until: float) -> bool:
