@@ -44,8 +44,9 @@ def make_engine(
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 15_000,  # ms without an acknowledgement from a host that fell off the net
-            # To compile a statement takes longer than any of ours runs.
+            # To compile a statement takes longer than any of ours runs, and so do two processes for a page.
             "options": f"-c lock_timeout={LOCK_TIMEOUT_MS} -c timezone=UTC -c jit=off"
+            " -c max_parallel_workers_per_gather=0"
             f" -c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS}"
             f" -c statement_timeout={statement_timeout_ms}",
         },
