@@ -19,6 +19,11 @@ from bench.queue_usage import Meter, per_1000
 
 POLL_S = 0.1
 SILENT_S = 60.0
+# The sequence is cheap to ask, but runs ahead of the commits.
+COUNT = """
+SELECT CASE WHEN last_value < %s THEN last_value ELSE (SELECT count(*) FROM results) END
+FROM results_id_seq
+"""
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,9 @@ def _await_rows(connection: "psycopg2.extensions.connection", jobs: int) -> None
     cursor, found, moved = connection.cursor(), 0, time.perf_counter()
     while found < jobs:
         time.sleep(POLL_S)
-        cursor.execute("SELECT last_value FROM results_id_seq")
+        cursor.execute(COUNT, (jobs,))
         (now,) = cursor.fetchone() or (0,)
         if now > found:
             found, moved = now, time.perf_counter()
         elif time.perf_counter() - moved > SILENT_S:
             raise RuntimeError(f"plain Celery stopped after {found} of {jobs} jobs")
-    cursor.execute("SELECT count(*) FROM results")
-    assert cursor.fetchone() == (jobs,)
