@@ -16,8 +16,8 @@ from app.dispatch import Dispatcher
 from app.local.servers import Broker
 from app.planner import Chunk
 from app.states import Priority
-from app.store import jobs, workers
-from app.store.jobs import AnswerRow
+from app.store import jobs, records, workers
+from app.store.records import AnswerRow
 from bench.queue_engine import ANSWER
 from bench.queue_lines import MODEL
 from bench.queue_rows import fill
@@ -89,7 +89,7 @@ class Table:
             AnswerRow(job.id, job.attempt, ANSWER.text, ANSWER.finish_reason, 320, 0, 3) for job in claimed
         ]
         with transaction(self.sessions) as session:
-            jobs.record_answers(session, rows, model=MODEL, revision="instant")
+            records.record_answers(session, rows, model=MODEL, revision="instant")
 
 
 def time_polls(servers: Servers, sizes: Sequence[int], polls: int) -> dict[int, Times]:

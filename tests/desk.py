@@ -19,7 +19,8 @@ from app.store import batches, files, images
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import FileRow, NewFile
 from app.store.images import StoredImage
-from app.store.jobs import AnswerRow, ClaimedJob, claim, record_answers
+from app.store.jobs import ClaimedJob, claim
+from app.store.records import AnswerRow, record_answers
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"

@@ -15,7 +15,8 @@ from app.progress import Progress
 from app.states import ENDED_BATCH
 from app.store import images, lost
 from app.store.images import FetchTask, StoredImage
-from app.store.jobs import ClaimedJob, FailureRow, ReturnRow, hand_back, record_failures
+from app.store.jobs import ClaimedJob
+from app.store.records import FailureRow, ReturnRow, hand_back, record_failures
 from app.store.watch import stop_batch
 from app.sweep import Sweeper
 from tests.desk import Desk

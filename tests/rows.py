@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import text
 
 from app.db import Sessions, transaction
-from app.store import jobs
+from app.store import jobs, records
 from app.store.images import StoredImage, keep_image
 
 PROMPT = {"turns": [{"role": "user", "parts": [{"image": 0}, {"text": "What colour is it?"}]}]}
@@ -60,16 +60,16 @@ class Rows:
     def complete(self, *job_ids: int, text: str = "red") -> None:
         """Play a worker that answers jobs it has not tried before."""
         self.claim(job_ids)
-        rows = [jobs.AnswerRow(job_id, 1, text, "stop", 10, 2, 3) for job_id in job_ids]
+        rows = [records.AnswerRow(job_id, 1, text, "stop", 10, 2, 3) for job_id in job_ids]
         with transaction(self.sessions) as session:
-            jobs.record_answers(session, rows, model="demo", revision="r1")
+            records.record_answers(session, rows, model="demo", revision="r1")
 
     def fail(self, *job_ids: int, code: str = "bad_prompt") -> None:
         """Play a worker for whom jobs fail that it has not tried before."""
         self.claim(job_ids)
         with transaction(self.sessions) as session:
-            jobs.record_failures(
-                session, [jobs.FailureRow(job_id, 1, code, f"{code}!") for job_id in job_ids]
+            records.record_failures(
+                session, [records.FailureRow(job_id, 1, code, f"{code}!") for job_id in job_ids]
             )
 
     def run(self, statement: str, **values: Any) -> None:

@@ -1,7 +1,8 @@
 """From the engine's answer to the row that is stored. Pure."""
 
 from app.results import StoredLogprobs
-from app.store.jobs import AnswerRow, ClaimedJob
+from app.store.jobs import ClaimedJob
+from app.store.records import AnswerRow
 from workers.engine.base import Answer, TokenLogprob
 
 LEAST_LOGPROB = -9999.0  # OpenAI's word for a token that could not be; JSON has no infinity

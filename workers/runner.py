@@ -17,8 +17,9 @@ from app.db import Sessions, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from app.planner import Lane
 from app.states import GiveUp, Priority, RetryPolicy, after_error
-from app.store import images, jobs
-from app.store.jobs import AnswerRow, ClaimedJob, FailureRow, Held, ReturnRow
+from app.store import images, jobs, records
+from app.store.jobs import ClaimedJob, Held
+from app.store.records import AnswerRow, FailureRow, ReturnRow
 from workers.answers import answer_row, storable
 from workers.boarding import Boarding
 from workers.engine.base import Answer, Engine, Image, Request
@@ -240,10 +241,12 @@ class Runner:
             answered = {
                 job_id
                 for engine, rows in self._by_engine(claimed, answers)
-                for job_id in jobs.record_answers(session, rows, model=engine.model, revision=engine.revision)
+                for job_id in records.record_answers(
+                    session, rows, model=engine.model, revision=engine.revision
+                )
             }
-            failed = jobs.record_failures(session, failures)
-            returned = jobs.hand_back(session, returns)
+            failed = records.record_failures(session, failures)
+            returned = records.hand_back(session, returns)
         if self._teller is not None:
             self._teller.ended([held for held in _held(claimed) if held.job_id in answered | failed])
         telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))

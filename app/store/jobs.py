@@ -1,4 +1,4 @@
-"""Jobs: inserted, claimed under a lease, recorded by attempt, handed back. One statement per move."""
+"""Jobs: inserted, read, claimed under a lease that is renewed. One statement per move."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,6 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.states import JobState, Priority
-from app.store.journal import ENDED_BY_BATCH, FAILED, NOTE_RESULTS
 from app.store.prepared import Prepared
 
 # JSON as clients gave it and as it is stored: any depth, so no closer type would be true.
@@ -57,39 +56,6 @@ class Held:
 
     job_id: int
     attempt: int
-
-
-@dataclass(frozen=True)
-class AnswerRow:
-    """An answer to record. It counts only while the job still runs as this very attempt."""
-
-    job_id: int
-    attempt: int
-    text: str
-    finish_reason: str
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    logprobs: Json = None
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class FailureRow:
-    job_id: int
-    attempt: int
-    code: str
-    message: str
-
-
-@dataclass(frozen=True)
-class ReturnRow:
-    """A job to hand back to the dispatcher, due after `after_s` seconds."""
-
-    job_id: int
-    attempt: int
-    after_s: float
-    counts: bool  # whether this try counts as an attempt; a drained worker's does not
 
 
 @dataclass(frozen=True)
@@ -293,138 +259,3 @@ def renew(session: Session, held: Sequence[Held], *, worker: str, lease_s: float
         },
     ).all()
     return {Held(row.id, row.attempt) for row in rows}
-
-
-# Jobs are looked up by id alone: a plan that goes through the index of running jobs reads what it has of dead
-# entries, which is every job since the last vacuum.
-RECORD = Prepared(
-    "record_answers",
-    f"""
-    WITH given AS (
-        SELECT * FROM unnest(:ids, :attempts, :texts, :reasons, :prompts, :cached, :completions, :logprobs,
-                             :notes)
-        AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
-             logprobs, notes)),
-    locked AS (
-        SELECT id, state, attempt FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
-    ended AS (
-        UPDATE jobs SET state = 'completed', finished_at = now(), lease_until = NULL,
-                        error_code = NULL, error_message = NULL
-        FROM locked JOIN given USING (id, attempt)
-        WHERE jobs.id = locked.id AND locked.state = 'running' RETURNING jobs.id, jobs.batch_id),
-    stored AS (
-        INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                             completion_tokens, model, revision, logprobs, notes)
-        SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
-               g.completion_tokens, :model, :revision, g.logprobs, g.notes
-        FROM given g JOIN ended ON ended.id = g.id),
-    {ENDED_BY_BATCH},
-    used AS (
-        SELECT ended.batch_id, sum(g.prompt_tokens) AS prompt, sum(g.cached_tokens) AS cached,
-               sum(g.completion_tokens) AS completion
-        FROM ended JOIN given g ON g.id = ended.id GROUP BY ended.batch_id),
-    counted AS (
-        UPDATE batches SET completed = completed + n, prompt_tokens = prompt_tokens + prompt,
-            cached_tokens = cached_tokens + cached,
-            completion_tokens = completion_tokens + completion
-        FROM counts JOIN used USING (batch_id) WHERE batches.id = counts.batch_id
-        RETURNING batches.id, completed + failed AS seq),
-    {NOTE_RESULTS}
-    SELECT id FROM ended
-    """,  # noqa: S608 - pieces of our own
-    {
-        "ids": "bigint[]",
-        "attempts": "int[]",
-        "texts": "text[]",
-        "reasons": "text[]",
-        "prompts": "int[]",
-        "cached": "int[]",
-        "completions": "int[]",
-        "logprobs": "json[]",
-        "notes": "json[]",
-        "model": "text",
-        "revision": "text",
-    },
-)
-
-
-def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:
-    """Store answers of jobs that still run as the attempt that made them, and count them; which ones."""
-    if not rows:
-        return set()
-    recorded = RECORD.execute(
-        session,
-        {
-            "ids": [row.job_id for row in rows],
-            "attempts": [row.attempt for row in rows],
-            "texts": [row.text for row in rows],
-            "reasons": [row.finish_reason for row in rows],
-            "prompts": [row.prompt_tokens for row in rows],
-            "cached": [row.cached_tokens for row in rows],
-            "completions": [row.completion_tokens for row in rows],
-            "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
-            "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
-            "model": model,
-            "revision": revision,
-        },
-    )
-    return set(recorded.scalars())
-
-
-def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:
-    """End jobs as failed, if they still run as the attempt that failed, and count them; which ones."""
-    if not rows:
-        return set()
-    recorded = session.execute(
-        text(
-            f"""
-            WITH given AS (
-                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]),
-                    CAST(:codes AS text[]), CAST(:messages AS text[])) AS g(id, attempt, code, message)),
-            locked AS (
-                SELECT jobs.id, given.code, given.message
-                FROM jobs JOIN given ON given.id = jobs.id AND given.attempt = jobs.attempt
-                WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
-            ended AS (
-                UPDATE jobs SET state = 'failed', finished_at = now(), lease_until = NULL,
-                                error_code = locked.code, error_message = locked.message
-                FROM locked WHERE jobs.id = locked.id
-                RETURNING jobs.id, jobs.batch_id, jobs.line, jobs.error_code, jobs.error_message),
-            {FAILED}
-            SELECT id FROM ended
-            """  # noqa: S608 - pieces of our own
-        ),
-        {
-            "ids": [row.job_id for row in rows],
-            "attempts": [row.attempt for row in rows],
-            "codes": [row.code for row in rows],
-            "messages": [row.message for row in rows],
-        },
-    )
-    return set(recorded.scalars())
-
-
-def hand_back(session: Session, rows: Sequence[ReturnRow]) -> set[int]:
-    """Make running jobs ready again, each after its own delay; which ones were still ours to return."""
-    if not rows:
-        return set()
-    returned = session.execute(
-        text(
-            """
-            UPDATE jobs SET state = 'ready', worker = NULL, lease_until = NULL,
-                            returns = jobs.returns + CASE WHEN given.counts THEN 0 ELSE 1 END,
-                            not_before = now() + given.after_s * interval '1 second'
-            FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:delays AS float[]),
-                        CAST(:counts AS boolean[])) AS given(id, attempt, after_s, counts)
-            WHERE jobs.id = given.id AND jobs.attempt = given.attempt AND jobs.state = 'running'
-            RETURNING jobs.id
-            """
-        ),
-        {
-            "ids": [row.job_id for row in rows],
-            "attempts": [row.attempt for row in rows],
-            "delays": [row.after_s for row in rows],
-            "counts": [row.counts for row in rows],
-        },
-    )
-    return set(returned.scalars())

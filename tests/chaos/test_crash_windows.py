@@ -111,7 +111,7 @@ def test_frozen_inside_a_transaction(rows: Rows, hasty: Settings, start: Start) 
     """Its locks, on the batch's row too, hold up nobody for long."""
     rows.add_batch()
     rows.add_jobs(3, batch_id="batch_1", model=hasty.served_model)
-    frozen = start("worker", hasty, at="after app.store.jobs:record_answers", by="freeze")
+    frozen = start("worker", hasty, at="after app.store.records:record_answers", by="freeze")
     start("dispatcher", hasty)
     eventually(frozen.stopped, within_s=40)
     start("worker", hasty)

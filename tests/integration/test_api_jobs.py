@@ -16,8 +16,8 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.ids import job_number
 from app.main import build_app, wire
-from app.store import jobs
-from app.store.jobs import AnswerRow, FailureRow
+from app.store import jobs, records
+from app.store.records import AnswerRow, FailureRow
 from tests.rows import Rows
 from tests.serving import new_key, serving
 from workers.engine.base import Answer, Image, JsonSchema, Note, Request, TokenLogprob, Usage
@@ -198,7 +198,7 @@ def test_a_job_runs_and_is_answered(http: httpx.Client, db: Sessions) -> None:
     running = http.get(f"/v1/jobs/{name}").json()
     assert (running["status"], running["attempt"]) == ("running", 1)
     with transaction(db) as session:
-        jobs.record_answers(
+        records.record_answers(
             session, [AnswerRow(job_number(name), 1, "red", "stop", 50, 20, 3)], model="demo", revision="r1"
         )
     done = http.get(f"/v1/jobs/{name}").json()
@@ -246,7 +246,7 @@ def test_a_job_that_failed_says_why(http: httpx.Client, db: Sessions) -> None:
     name = ask(http)["id"]
     claim(db, name)
     with transaction(db) as session:
-        jobs.record_failures(session, [FailureRow(job_number(name), 1, "engine_crash", "It died.")])
+        records.record_failures(session, [FailureRow(job_number(name), 1, "engine_crash", "It died.")])
     failed = http.get(f"/v1/jobs/{name}").json()
     assert failed["status"] == "failed"
     assert failed["error"] == {"code": "engine_crash", "message": "It died."}

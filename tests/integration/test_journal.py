@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from app.db import Sessions, transaction
-from app.store import endings, images, jobs, lost
+from app.store import endings, images, jobs, lost, records
 from app.store.endings import SweepTask
 from app.store.images import ImageWish
-from app.store.jobs import AnswerRow, FailureRow
+from app.store.records import AnswerRow, FailureRow
 from tests.rows import Rows
 
 WISH = ImageWish("url", "a" * 64, "https://shop.example/1.jpg")
@@ -31,13 +31,13 @@ def complete(db: Sessions, job_ids: Sequence[int]) -> None:
     run(db, job_ids)
     answers = [AnswerRow(job_id, 1, "red", "stop", 10, 2, 3) for job_id in job_ids]
     with transaction(db) as session:
-        jobs.record_answers(session, answers, model="demo", revision="r1")
+        records.record_answers(session, answers, model="demo", revision="r1")
 
 
 def fail(db: Sessions, job_ids: Sequence[int], code: str = "bad_prompt") -> None:
     run(db, job_ids)
     with transaction(db) as session:
-        jobs.record_failures(session, [FailureRow(job_id, 1, code, f"{code}!") for job_id in job_ids])
+        records.record_failures(session, [FailureRow(job_id, 1, code, f"{code}!") for job_id in job_ids])
 
 
 def journal(rows: Rows, batch_id: str = "batch_1") -> list[int]:
@@ -150,7 +150,7 @@ def test_a_reader_behind_a_number_sees_all_that_came_before_it(db: Sessions, row
     run(db, ids)
     later = threading.Thread(target=complete, args=(db, ids[1:]))
     with transaction(db) as session:
-        jobs.record_answers(
+        records.record_answers(
             session, [AnswerRow(ids[0], 1, "red", "stop", 1, 0, 1)], model="demo", revision="r1"
         )
         later.start()

@@ -19,7 +19,7 @@ from app.states import BatchStatus, JobState
 from app.store import images as image_store
 from app.store.batches import BatchRow
 from app.store.ingest import LostBatch, take_batch
-from app.store.jobs import FailureRow, record_failures
+from app.store.records import FailureRow, record_failures
 from app.sweep import Sweeper
 from tests.desk import PIXEL, Desk, image, line, lines
 

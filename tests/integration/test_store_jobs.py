@@ -4,8 +4,9 @@ import pytest
 
 from app.db import Sessions, transaction
 from app.states import JobState
-from app.store import jobs
-from app.store.jobs import AnswerRow, FailureRow, Held, NewJob, ReturnRow
+from app.store import jobs, records
+from app.store.jobs import Held, NewJob
+from app.store.records import AnswerRow, FailureRow, ReturnRow
 from tests.rows import TEXT_PROMPT, Rows
 
 
@@ -26,7 +27,7 @@ def claim(db: Sessions, job_ids: list[int], worker: str = "w1", lease_s: float =
 
 def record(db: Sessions, *answers: AnswerRow) -> set[int]:
     with transaction(db) as session:
-        return jobs.record_answers(session, answers, model="demo", revision="r1")
+        return records.record_answers(session, answers, model="demo", revision="r1")
 
 
 def test_a_claim_takes_ready_and_queued_jobs_once(db: Sessions, rows: Rows) -> None:
@@ -132,7 +133,7 @@ def test_a_failure_ends_the_job_and_counts_once(db: Sessions, rows: Rows) -> Non
     claim(db, [job_id])
     for expected in ({job_id}, set()):
         with transaction(db) as session:
-            failed = jobs.record_failures(session, [FailureRow(job_id, 1, "corrupt_image", "cut off")])
+            failed = records.record_failures(session, [FailureRow(job_id, 1, "corrupt_image", "cut off")])
         assert failed == expected
     assert rows.counts() == (1, 0, 1)
     assert rows.states() == {job_id: JobState.FAILED}
@@ -142,7 +143,7 @@ def test_a_job_handed_back_undone_keeps_its_tries_but_not_its_attempt(db: Sessio
     (job_id,) = rows.add_jobs(1)
     claim(db, [job_id])
     with transaction(db) as session:
-        assert jobs.hand_back(session, [ReturnRow(job_id, 1, 0.0, counts=False)]) == {job_id}
+        assert records.hand_back(session, [ReturnRow(job_id, 1, 0.0, counts=False)]) == {job_id}
     with transaction(db) as session:
         (again,) = jobs.claim(session, [job_id], worker="w2", lease_s=60)
     assert (again.attempt, again.tries) == (2, 1)
@@ -153,7 +154,7 @@ def test_a_job_to_be_tried_later_is_not_ready_before(db: Sessions, rows: Rows) -
     (job_id,) = rows.add_jobs(1)
     claim(db, [job_id])
     with transaction(db) as session:
-        jobs.hand_back(session, [ReturnRow(job_id, 1, 100.0, counts=True)])
+        records.hand_back(session, [ReturnRow(job_id, 1, 100.0, counts=True)])
     assert rows.one("SELECT not_before > now() + interval '90 seconds' FROM jobs")
 
 
