@@ -31,8 +31,13 @@ class Prepared:
         kept: dict[str, float] = connection.info.setdefault("prepared", {})  # goes with the connection
         now = time.monotonic()
         if now >= kept.get(self.name, now):
-            drop = f"DEALLOCATE {self.name}; " if self.name in kept else ""
-            connection.exec_driver_sql(drop + self._prepare())
+            try:
+                drop = f"DEALLOCATE {self.name}; " if self.name in kept else ""
+                connection.exec_driver_sql(drop + self._prepare())
+            except Exception:
+                # Nobody knows whether it still has the old plan, and either guess would fail from now on.
+                connection.invalidate()
+                raise
             kept[self.name] = now + KEPT_S
         given = ", ".join(f"CAST(:{name} AS {kind})" for name, kind in self.types.items())
         return connection.execute(text(f"EXECUTE {self.name} ({given})"), values)

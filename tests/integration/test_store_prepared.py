@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
 from app.db import make_sessions, transaction
@@ -51,6 +52,18 @@ def test_a_new_connection_prepares_anew(database: Engine) -> None:
     with database.connect() as connection, Session(connection) as session:
         double(session, 1)
         connection.invalidate()
+        session.rollback()
+        assert double(session, 2) == "4m0"
+
+
+def test_a_plan_that_could_not_be_renewed_is_made_anew(
+    database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "KEPT_S", 0.0)
+    with database.connect() as connection, Session(connection) as session:
+        double(session, 1)
+        with pytest.raises(ProgrammingError):
+            double(session, 1, replace(DOUBLE, sql="SELECT :n, :unit, :ids FROM nowhere"))
         session.rollback()
         assert double(session, 2) == "4m0"
 
