@@ -60,12 +60,13 @@ def test_a_plan_that_could_not_be_renewed_is_made_anew(
     database: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared, "KEPT_S", 0.0)
+    fragile = replace(DOUBLE, name="fragile")
     with database.connect() as connection, Session(connection) as session:
-        double(session, 1)
+        double(session, 1, fragile)
         with pytest.raises(ProgrammingError):
-            double(session, 1, replace(DOUBLE, sql="SELECT :n, :unit, :ids FROM nowhere"))
+            double(session, 1, replace(fragile, sql="SELECT :n, :unit, :ids FROM nowhere"))
         session.rollback()
-        assert double(session, 2) == "4m0"
+        assert double(session, 2, fragile) == "4m0"
 
 
 def test_a_plan_is_not_kept_for_long(database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
