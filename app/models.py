@@ -158,7 +158,9 @@ batches = Table(
     counter("total"),
     counter("completed"),
     counter("failed"),
-    counter("bad_lines"),  # of the failed: lines that are no request
+    # Of the failed: lines that are no request, and jobs that never ran for want of an image.
+    counter("bad_lines"),
+    counter("image_failures"),
     counter("prompt_tokens", BigInteger),
     counter("cached_tokens", BigInteger),
     counter("completion_tokens", BigInteger),

@@ -43,14 +43,18 @@ class Watch:
                 error = stop_error(batch, store.read_commonest(session, batch.batch_id))
                 stopped = store.stop_batch(session, batch.batch_id, error)
             if stopped:
-                log.warning("batch_stopped", batch=batch.batch_id, ended=batch.ended, failed=batch.failed)
+                log.warning("batch_stopped", batch=batch.batch_id, failed=batch.failed)
 
 
 def stop_error(batch: Failing, commonest: Commonest) -> LineError:
     """What the owner of a stopped batch is told."""
+    if batch.failed >= batch.share * batch.jobs:
+        failed, of, whose = batch.failed, batch.jobs, "requests"
+    else:
+        failed, of, whose = batch.ran_failed, batch.ran, "requests that had run"
     return LineError(
         TOO_MANY_FAILURES,
-        f"Stopped: {batch.failed:,} of the {batch.ended:,} requests that had ended had failed "
-        f"({batch.failed / batch.ended:.0%}; the limit is {batch.share:.0%}). "
+        f"Stopped: {failed:,} of the {of:,} {whose} had failed "
+        f"({failed / of:.0%}; the limit is {batch.share:.0%}). "
         f"The commonest error, {commonest.jobs:,} times: {commonest.code}: {commonest.message}",
     )

@@ -12,7 +12,10 @@ from app.states import BatchStatus
 
 @dataclass(frozen=True)
 class FailedBatch:
-    """A batch with failed jobs; of these, `bad_lines` were no requests, and `explained` have errors."""
+    """A batch with failed jobs; of these, `bad_lines` were no requests, and `explained` have errors.
+
+    `retried_as` is the newest batch that retries it, unless that one failed before it had any job.
+    """
 
     id: str
     tenant_id: str
@@ -23,6 +26,7 @@ class FailedBatch:
     failed: int
     bad_lines: int
     explained: int
+    retried_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,18 +45,18 @@ class FailedCode:
     finished_at: datetime | None
 
 
-def read_recent(session: Session, *, within_s: float, limit: int) -> list[FailedBatch]:
-    """The newest batches with failed jobs."""
+def read_recent(session: Session, *, within_s: float) -> list[FailedBatch]:
+    """Batches with failed jobs, the newest first."""
     return _read(
         session,
         "b.failed > 0 AND b.created_at > now() - :within * interval '1 second'",
-        {"within": within_s, "limit": limit},
+        {"within": within_s},
     )
 
 
 def read_batches(session: Session, batch_ids: Sequence[str]) -> list[FailedBatch]:
     """These, failed jobs or not."""
-    return _read(session, "b.id = ANY(:ids)", {"ids": list(batch_ids), "limit": len(batch_ids)})
+    return _read(session, "b.id = ANY(:ids)", {"ids": list(batch_ids)})
 
 
 def read_codes(session: Session, batch_ids: Sequence[str]) -> list[FailedCode]:
@@ -77,9 +81,13 @@ def _read(session: Session, where: str, values: dict[str, object]) -> list[Faile
             f"""
             SELECT b.id, b.tenant_id, t.name AS tenant, b.status, b.created_at, b.total, b.failed,
                    b.bad_lines, (SELECT coalesce(sum(jobs), 0) FROM batch_errors
-                                 WHERE batch_id = b.id)::int AS explained
+                                 WHERE batch_id = b.id)::int AS explained,
+                   (SELECT r.id FROM batches r
+                    WHERE r.retry_of = b.id AND r.deleted_at IS NULL
+                          AND NOT (r.status = 'failed' AND r.ingested_at IS NULL)
+                    ORDER BY r.created_at DESC LIMIT 1) AS retried_as
             FROM batches b JOIN tenants t ON t.id = b.tenant_id
-            WHERE {where} AND b.deleted_at IS NULL ORDER BY b.created_at DESC, b.id LIMIT :limit
+            WHERE {where} AND b.deleted_at IS NULL ORDER BY b.created_at DESC, b.id
             """  # noqa: S608 - one of two fixed conditions
         ),
         values,

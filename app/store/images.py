@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.store.journal import FAILED
+from app.store.journal import UNPICTURED
 from app.store.notices import JOBS, notify
 
 # A fetcher that has not reported for this long after its own time limit is taken for dead.
@@ -315,7 +315,7 @@ def record_failed(session: Session, task: FetchTask, code: str, message: str) ->
                                 finished_at = now()
                 FROM locked WHERE jobs.id = locked.id
                 RETURNING jobs.id, jobs.batch_id, jobs.line, jobs.error_code, jobs.error_message),
-            {FAILED}
+            {UNPICTURED}
             SELECT count(*) FROM ended
             """  # noqa: S608 - pieces of our own
         ),

@@ -168,6 +168,7 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
                 UPDATE batches SET ingested_bytes = ingested_bytes + :bytes,
                     ingested_lines = ingested_lines + :lines, total = total + :jobs,
                     failed = failed + (SELECT count(*) FROM ended), bad_lines = bad_lines + :bad_lines,
+                    image_failures = image_failures + (SELECT count(*) FROM ended) - :bad_lines,
                     model = coalesce(model, :model), lease_until = now() + :lease * interval '1 second'
                 WHERE id = :id AND {AT_THIS_BYTE}
                 RETURNING id, completed + failed AS seq),

@@ -17,6 +17,12 @@ COUNT_FAILED = """
         UPDATE batches SET failed = failed + n FROM counts WHERE batches.id = counts.batch_id
         RETURNING batches.id, completed + failed AS seq)"""
 
+COUNT_UNPICTURED = """
+    counted AS (
+        UPDATE batches SET failed = failed + n, image_failures = image_failures + n
+        FROM counts WHERE batches.id = counts.batch_id
+        RETURNING batches.id, completed + failed AS seq)"""
+
 NOTE_RESULTS = """
     noted AS (
         INSERT INTO results (batch_id, seq, job_ids)
@@ -32,5 +38,6 @@ NOTE_ERRORS = """
         GROUP BY ended.batch_id, ended.error_code ORDER BY ended.batch_id, ended.error_code
         ON CONFLICT (batch_id, code) DO UPDATE SET jobs = known.jobs + EXCLUDED.jobs)"""
 
-# What follows `ended` where all of them failed.
+# What follows `ended` where all of them failed, and where they did so for want of an image.
 FAILED = ",".join((ENDED_BY_BATCH, COUNT_FAILED, NOTE_RESULTS, NOTE_ERRORS))
+UNPICTURED = ",".join((ENDED_BY_BATCH, COUNT_UNPICTURED, NOTE_RESULTS, NOTE_ERRORS))

@@ -25,10 +25,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Failing:
-    """A batch whose brake is due. Lines that are no request count neither as `ended` nor as `failed`."""
+    """A batch whose brake is due: of the jobs that have run, or of all of them, too many have failed.
+
+    Lines that are no request are no jobs here.
+    """
 
     batch_id: str
-    ended: int
+    ran: int
+    ran_failed: int
+    jobs: int
     failed: int
     share: float
 
@@ -84,15 +89,23 @@ def note_paces(session: Session, found: Sequence[tuple[Sample, float | None]]) -
 
 
 def find_failing(session: Session) -> list[Failing]:
-    """Batches with a brake, and jobs left to spare, in which too large a share has failed."""
+    """Batches with a brake, and jobs left to spare, in which too large a share has failed.
+
+    Jobs without their image end long before the first answer: they say nothing until their share is that of
+    the whole batch.
+    """
     rows = session.execute(
         text(
             """
-            SELECT id, completed + failed - bad_lines AS ended, failed - bad_lines AS failed, brake_share
-            FROM batches
-            WHERE status = 'in_progress' AND brake_share IS NOT NULL AND completed + failed < total
-              AND completed + failed - bad_lines >= brake_after
-              AND failed - bad_lines >= brake_share * (completed + failed - bad_lines)
+            SELECT id, ran, ran_failed, jobs, failed, brake_share
+            FROM (SELECT id, completed + failed - bad_lines - image_failures AS ran,
+                         failed - bad_lines - image_failures AS ran_failed,
+                         total - bad_lines AS jobs, failed - bad_lines AS failed, brake_share, brake_after
+                  FROM batches
+                  WHERE status = 'in_progress' AND brake_share IS NOT NULL
+                    AND completed + failed < total) AS braked
+            WHERE (ran >= brake_after AND ran_failed >= brake_share * ran)
+               OR (failed >= brake_after AND failed >= brake_share * jobs)
             """
         )
     )

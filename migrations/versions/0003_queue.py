@@ -69,6 +69,7 @@ def downgrade() -> None:
         "brake_after",
         "brake_share",
         "bad_lines",
+        "image_failures",
         "ingested_at",
         "retry_states",
         "retry_of",
@@ -91,9 +92,10 @@ def _add_columns() -> None:
     op.add_column("batches", sa.Column("priority", sa.Text(), server_default=standard, nullable=False))
     op.add_column("batches", sa.Column("retry_of", sa.Text()))
     op.add_column("batches", sa.Column("retry_states", sa.ARRAY(sa.Text())))
-    op.add_column(
-        "batches", sa.Column("bad_lines", sa.Integer(), server_default=sa.text("0"), nullable=False)
-    )
+    for counter in ("bad_lines", "image_failures"):
+        op.add_column(
+            "batches", sa.Column(counter, sa.Integer(), server_default=sa.text("0"), nullable=False)
+        )
     op.add_column("batches", sa.Column("ingested_at", sa.DateTime(timezone=True)))
     op.add_column("batches", sa.Column("brake_share", sa.Float()))
     op.add_column("batches", sa.Column("brake_after", sa.Integer()))

@@ -129,6 +129,7 @@ def test_jobs_that_end_with_their_image_are_numbered_and_counted(db: Sessions, r
         images.record_failed(session, task, "http_404", "The host says 404.")
     assert journal(rows) == ids
     assert errors(rows) == {"http_404": (2, 1, "The host says 404.")}
+    assert rows.one("SELECT image_failures FROM batches") == 2
 
 
 def test_workers_that_record_at_the_same_time_leave_no_gap(db: Sessions, rows: Rows) -> None:

@@ -68,7 +68,7 @@ def test_a_batch_of_failures_is_stopped_and_says_why(watch: Watch, rows: Rows) -
     (error,) = rows.one("SELECT errors FROM batches")
     assert error["code"] == "too_many_failures"
     assert error["message"] == (
-        "Stopped: 3 of the 5 requests that had ended had failed (60%; the limit is 50%). "
+        "Stopped: 3 of the 5 requests that had run had failed (60%; the limit is 50%). "
         "The commonest error, 2 times: http_403: http_403!"
     )
 
@@ -97,6 +97,23 @@ def test_lines_that_are_no_request_pull_no_brake_and_are_not_its_reason(watch: W
     (error,) = rows.one("SELECT errors FROM batches")
     assert "3 of the 6 requests" in error["message"]
     assert "3 times: bad_prompt" in error["message"]
+
+
+def test_jobs_without_their_image_pull_the_brake_by_their_share_of_the_whole(
+    watch: Watch, rows: Rows
+) -> None:
+    set_brake(rows)
+    ids = rows.add_jobs(8, batch_id="batch_1")
+    rows.fail(*ids[:3], code="http_404")
+    rows.run("UPDATE batches SET image_failures = 3")
+    rows.complete(ids[3])
+    watch.step()
+    assert rows.one("SELECT status FROM batches") == "in_progress", "3 of 4 have failed, but 4 of 8 still may"
+    rows.fail(ids[4], code="http_404")
+    rows.run("UPDATE batches SET image_failures = 4")
+    watch.step()
+    (error,) = rows.one("SELECT errors FROM batches")
+    assert "Stopped: 4 of the 8 requests had failed" in error["message"]
 
 
 def test_a_batch_without_a_brake_fails_to_the_end(watch: Watch, rows: Rows) -> None:
