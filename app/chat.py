@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from app.checks import Json, is_unicode, missing, shown, wrong
 from app.config import Settings
 from app.data_urls import unsupported_modality
-from app.errors import InvalidWork, RequestError
+from app.errors import InvalidWork, NotFound, RequestError
 from app.params import read_params
 from app.references import ImageReference, parse_reference
 
@@ -217,5 +217,6 @@ def _model(body: Mapping[str, Json], rules: ChatRules) -> ModelRules:
         raise wrong("model", f"model must be a string, not {shown(model)}.")
     if model not in rules.models:
         served = ", ".join(rules.models)
-        raise wrong("model", f"The model {shown(model)} is not served here; use {served}.", "model_not_found")
+        message = f"The model {shown(model)} is not served here; use {served}."
+        raise NotFound(message, param="model", code="model_not_found")
     return rules.models[model]

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from app.warm import WARM
+
 MONTH_S = 30 * 86_400
 # OpenAI has 24h only; shorter and longer ones, and other units, are ours.
 WINDOW = re.compile(r"([1-9][0-9]{0,6})([smhd])")
@@ -35,8 +37,9 @@ def window_seconds(window: str) -> int:
 
 def _wishes(value: dict[str, str]) -> dict[str, str]:
     """Metadata that we read: a wish that is misspelt would go unheard."""
-    if (wish := value.get(NEAR_DUPLICATES, "off")) not in ("on", "off"):
-        raise ValueError(f"{NEAR_DUPLICATES} must be 'on' or 'off', not {wish!r}")
+    for name in (NEAR_DUPLICATES, WARM):
+        if (wish := value.get(name, "off")) not in ("on", "off"):
+            raise ValueError(f"{name} must be 'on' or 'off', not {wish!r}")
     return value
 
 

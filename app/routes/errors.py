@@ -1,5 +1,6 @@
 """Errors as OpenAI's error JSON: one handler for ours, the framework's and those of the servers below."""
 
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +23,8 @@ RETRY_AFTER_S = 5
 # The stock SDK takes a 409 for a lock that will pass: ours are for good. After a 504 it would ask again what
 # there was no time for.
 NOT_AGAIN = (409, 504)
+# How Pydantic ends what it says of a length.
+NOT_MORE = re.compile(r" after validation, not \w+$")
 # What an error's message may hold below its first line, such as a failing row, stays out of the logs.
 LOGGED_CHARS = 200
 
@@ -87,7 +90,7 @@ def explain(errors: Sequence[Any]) -> RequestError:
         return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_parameter")
     if first["type"] == "extra_forbidden":
         return RequestError(f"Unknown parameter: '{param}'.", param=param, code="unknown_parameter")
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = NOT_MORE.sub("", first["msg"].removeprefix("Value error, "))
     message = f"Invalid '{param}': {reason}" if param else reason
     return RequestError(message, param=param, code="invalid_value")
 

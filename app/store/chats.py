@@ -9,6 +9,7 @@ from app.results import AnsweredJob, UnansweredJob
 from app.states import JobState
 
 NO_LINE = 0  # of a file, as these jobs stand in none
+CALLER_LEFT = "caller_left"
 
 
 def count_open(session: Session, model: str, *, cap: int) -> int:
@@ -77,17 +78,17 @@ def find_left(session: Session, job_ids: Sequence[int]) -> set[int]:
 def hang_up(session: Session, job_id: int) -> JobState | None:
     """Nobody waits for this job any more: cancelled, unless it runs; its state, None if it had ended.
 
-    One that runs may end before its worker has heard of it, but is not begun again.
+    One that runs may end before its worker has heard of it, but is not begun again: the reaper cancels it.
     """
     state = session.execute(
         text(
             """
-            UPDATE jobs SET deadline = now(), waiting_on = 0,
+            UPDATE jobs SET deadline = now(), waiting_on = 0, error_code = :code, error_message = :message,
                             state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
                             finished_at = CASE WHEN state = 'running' THEN NULL ELSE now() END
             WHERE id = :id AND state IN ('waiting', 'ready', 'queued', 'running') RETURNING state
             """
         ),
-        {"id": job_id},
+        {"id": job_id, "code": CALLER_LEFT, "message": "The caller hung up before the answer was there."},
     ).scalar_one_or_none()
     return None if state is None else JobState(state)

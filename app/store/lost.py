@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.planner import Lane
 from app.states import Priority
+from app.store.chats import CALLER_LEFT
 from app.store.journal import FAILED
 from app.store.plans import IS_NEAR
 
@@ -125,12 +126,15 @@ def read_time(session: Session) -> datetime:
 
 
 def expire_direct(session: Session, *, limit: int = 1000) -> int:
-    """End direct jobs whose deadline passed before a worker took them."""
+    """End direct jobs whose deadline passed before a worker took them; whose caller left is cancelled."""
     rows = session.execute(
         text(
             """
-            UPDATE jobs SET state = 'expired', finished_at = now(), error_code = 'job_expired',
-                            error_message = 'The job could not be run before its deadline.'
+            UPDATE jobs SET finished_at = now(),
+                state = CASE WHEN error_code = :left THEN 'cancelled' ELSE 'expired' END,
+                error_code = CASE WHEN error_code = :left THEN error_code ELSE 'job_expired' END,
+                error_message = CASE WHEN error_code = :left THEN error_message
+                    ELSE 'The job could not be run before its deadline.' END
             WHERE id IN (
                 SELECT id FROM jobs WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')
                   AND deadline < now()
@@ -138,6 +142,6 @@ def expire_direct(session: Session, *, limit: int = 1000) -> int:
             RETURNING id
             """
         ),
-        {"limit": limit},
+        {"limit": limit, "left": CALLER_LEFT},
     )
     return len(rows.all())

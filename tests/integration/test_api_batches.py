@@ -159,6 +159,7 @@ def test_other_windows_are_an_extension(client: OpenAI, file_id: str, window: st
         ({"completion_window": "31d"}, "completion_window"),
         ({"completion_window": "soon"}, "completion_window"),
         ({"metadata": {str(n): "x" for n in range(17)}}, "metadata"),
+        ({"metadata": {"vqueue_warm": "yes"}}, "metadata"),
         ({"metadata": {"key": "x" * 513}}, "metadata.key"),
         ({"metadata": {"key": "a\0b"}}, "metadata.key"),
         ({"metadata": {"key": 1}}, "metadata.key"),

@@ -163,7 +163,6 @@ def test_another_tenants_file_cannot(http: httpx.Client, stranger: OpenAI) -> No
         ({"image": data_url(b"no picture")}, "image", "not_an_image"),
         ({"images": [URL] * 17}, "images[16]", "invalid_request"),
         ({"system": 5}, "system", "invalid_value"),
-        ({"model": "other"}, "model", "model_not_found"),
         ({"max_tokens": -5}, "max_tokens", "invalid_request"),
         ({"temperature": "hot"}, "temperature", "invalid_value"),
         ({"deadline_s": 0}, "deadline_s", "invalid_value"),
@@ -178,6 +177,11 @@ def test_a_job_that_is_refused(
     http: httpx.Client, rows: Rows, body: dict[str, object], param: str, code: str
 ) -> None:
     assert refuse(http, **body) == (400, param, code)
+    assert rows.one("SELECT count(*) FROM jobs") == 0
+
+
+def test_a_job_for_a_model_that_is_not_served_is_answered_404(http: httpx.Client, rows: Rows) -> None:
+    assert refuse(http, model="other") == (404, "model", "model_not_found")
     assert rows.one("SELECT count(*) FROM jobs") == 0
 
 

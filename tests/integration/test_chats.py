@@ -12,7 +12,14 @@ from itertools import count
 import httpx
 import PIL.Image
 import pytest
-from openai import APIError, AsyncOpenAI, BadRequestError, InternalServerError, OpenAI, RateLimitError
+from openai import (
+    APIError,
+    AsyncOpenAI,
+    BadRequestError,
+    InternalServerError,
+    OpenAI,
+    RateLimitError,
+)
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
 from pydantic import BaseModel, SecretStr
 from redis import Redis
@@ -246,7 +253,6 @@ def test_a_fault_of_ours_is_told_as_one(start: Start, settings: Settings, api_ke
     [
         ({"messages": []}, "messages", "invalid_request"),
         ({"messages": None}, "messages", "missing_required_field"),
-        ({"model": "other"}, "model", "model_not_found"),
         ({"temperature": 3}, "temperature", "invalid_request"),
         ({"surprise": 1}, "surprise", "invalid_request"),
         ({"stream": "yes"}, "stream", "invalid_request"),
@@ -261,6 +267,14 @@ def test_a_body_that_is_refused(
     answer = http.post("/v1/chat/completions", json={"model": "demo", "messages": user("?"), **body})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+    assert rows.one("SELECT count(*) FROM jobs") == 0
+
+
+def test_a_model_that_is_not_served_is_not_found(start: Start, http: httpx.Client, rows: Rows) -> None:
+    start(FakeEngine())
+    answer = http.post("/v1/chat/completions", json={"model": "other", "messages": user("?")})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (404, "model", "model_not_found")
     assert rows.one("SELECT count(*) FROM jobs") == 0
 
 
@@ -339,6 +353,7 @@ def test_who_hangs_up_while_the_job_runs_ends_it(
         with pytest.raises(httpx.ReadTimeout):
             http.post("/v1/chat/completions", json=body, timeout=0.5)
         eventually(lambda: [answer.cancelled() for answer in engine.answers] == [True])
+        assert rows.one("SELECT error_code FROM jobs") == "caller_left"
     assert rows.all("SELECT attempt FROM jobs WHERE state <> 'running'") == [1]
 
 

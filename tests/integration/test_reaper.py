@@ -84,6 +84,12 @@ def test_a_direct_job_past_its_deadline_ends_as_expired(rows: Rows, reaper: Reap
     assert rows.states() == {job_id: JobState.EXPIRED}
 
 
+def test_a_job_whose_caller_left_while_it_ran_is_cancelled(rows: Rows, reaper: Reaper) -> None:
+    rows.add_jobs(1, deadline="2020-01-01", error_code="caller_left", error_message="The caller hung up.")
+    reaper.reap()
+    assert rows.table("SELECT state, error_code FROM jobs") == [("cancelled", "caller_left")]
+
+
 def test_what_a_purged_queue_lost_is_ready_again_half_a_lease_after_the_queue_was_seen_empty(
     rows: Rows, reaper: Reaper, settings: Settings, clock: Clock
 ) -> None:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from app.errors import Conflict, FatalWork, Overloaded, RequestError, TransientWork, Unauthorized
 from app.objects import ObjectMissing
-from app.routes.errors import as_request_error, render
+from app.routes.errors import as_request_error, explain, render
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,9 @@ def test_a_stranger_is_told_how_to_come_in() -> None:
 
 def test_headers_of_the_framework_are_kept() -> None:
     assert render(RequestError("No."), {"Allow": "GET"}).headers["allow"] == "GET"
+
+
+def test_a_list_that_is_too_long_is_told_by_its_bound() -> None:
+    complaint = "Dictionary should have at most 16 items after validation, not more"
+    error = explain([{"type": "too_long", "loc": ("metadata",), "msg": complaint}])
+    assert error.message == "Invalid 'metadata': Dictionary should have at most 16 items"
