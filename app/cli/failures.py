@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +24,19 @@ from app.states import JobState
 from app.store.failures import FailedBatch, FailedCode
 
 DAY_S = 86_400
+SHOWN = 20  # batches on a terminal, unless told
 CELL = 60  # characters of a message in a table
 BATCH_TITLES = ("batch", "tenant", "status", "jobs", "failed", "to retry", "commonest")
 CODE_TITLES = ("code", "jobs", "fault", "passes")
 JOB_TITLES = ("batch", "code", "jobs", "first line", "tries", "deaths", "worker", "message")
+
+
+class Unanswered(StrEnum):
+    """Ends of jobs that can be tried again."""
+
+    FAILED = JobState.FAILED.value
+    EXPIRED = JobState.EXPIRED.value
+    CANCELLED = JobState.CANCELLED.value
 
 
 def failures(
@@ -34,39 +44,58 @@ def failures(
         list[str] | None, typer.Argument(help="Only these batches, with an example of each code.")
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="How far back.")] = 7,
-    last: Annotated[int, typer.Option(min=1, max=1000, help="How many batches.")] = 20,
+    last: Annotated[
+        int | None, typer.Option(min=1, help=f"How many batches; {SHOWN}, and in a pipe all.")
+    ] = None,
+    code: Annotated[str | None, typer.Option(help="Only batches with jobs that failed with it.")] = None,
+    passing: Annotated[
+        bool, typer.Option("--passing", help="Only batches with failures that may pass: ours, transient.")
+    ] = False,
     data: DataOption = None,
 ) -> None:
     """Show what jobs failed of lately, in the batches of all tenants, and what can be retried.
 
-    In a pipe: one line per batch and no title, with id, tenant, status, jobs, failed ones, those that a retry
-    would take (- while it runs) and the commonest code, separated by tabs. `vqueue retry` takes the ids.
+    In a pipe: one line and no title for each batch that `vqueue retry` would take jobs of, or that is
+    named: id, tenant, status, jobs, failed ones, those to retry and the commonest code, separated by tabs.
     """
     with _desk(data) as desk:
-        found = desk.of(batch) if batch else desk.recent(within_s=days * DAY_S, limit=last)
+        read = desk.of(batch) if batch else desk.recent(within_s=days * DAY_S)
+    found = read.with_codes(lambda one: code in (None, one) and (not passing or may_pass(one)))
+    if not code and not passing:
+        found = read  # also batches whose failed jobs have no code, since they never ran
     if sys.stdout.isatty():
-        lines = [*tables(found, with_jobs=bool(batch)), *_dead()]
+        lines = [*newest(found, None if batch else last or SHOWN, with_jobs=bool(batch)), *_dead()]
     else:
-        lines = ["\t".join(row) for row in _batch_rows(found)]
+        ready = found if batch else found.to_retry()
+        lines = ["\t".join(row) for row in _batch_rows(ready.newest(last) if last else ready)]
     for line in lines:
         typer.echo(line)
+    missing = set(batch or ()) - {one.id for one in read.batches}
+    for name in sorted(missing):
+        typer.echo(f"There is no batch {name}.", err=True)
+    raise typer.Exit(1 if missing else 0)
 
 
 def retry(
     batch: Annotated[list[str], typer.Argument(help="Ended batches, as `vqueue failures` names them.")],
-    state: Annotated[list[JobState] | None, typer.Option(help="Which jobs; may be repeated.")] = None,
+    state: Annotated[
+        list[Unanswered] | None,
+        typer.Option(help="Which jobs; may be repeated. Without it: failed."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also where there is a retry already.")] = False,
     data: DataOption = None,
 ) -> None:
     """Have the failed jobs of ended batches tried again, each batch's in a new one.
 
-    The same command within half an hour makes no second one. Prints the new batches, one per line.
+    All of them, whatever their code. A batch that has a retry already is refused, and that one named.
+    Prints the new batches, one per line.
     """
     refused = False
-    wish = RetryWish(states=state or [JobState.FAILED])
+    wish = RetryWish(states=[JobState(one) for one in state or (Unanswered.FAILED,)])
     with _desk(data) as desk:
         for batch_id in batch:
             try:
-                typer.echo(desk.retry(batch_id, wish).id)
+                typer.echo(desk.retry(batch_id, wish, again=again).id)
             except RequestError as error:
                 refused = True
                 typer.echo(error.message, err=True)
@@ -87,6 +116,14 @@ def _desk(data: Path | None) -> Iterator[FailureDesk]:
         )
         retries = Retries(sessions=sessions, limits=limits, brake=default_brake(settings))
         yield FailureDesk(sessions=sessions, retries=retries)
+
+
+def newest(found: Failures, count: int | None, *, with_jobs: bool) -> list[str]:
+    """The tables of so many batches, and what was left out."""
+    shown = found.newest(count) if count else found
+    more = len(found.batches) - len(shown.batches)
+    left_out = [f"{more:,} older batches are not shown: --last shows more."] if more else []
+    return [*tables(shown, with_jobs=with_jobs), *left_out]
 
 
 def tables(found: Failures, *, with_jobs: bool) -> list[str]:
@@ -111,8 +148,9 @@ def _batch_rows(found: Failures) -> list[list[str]]:
 
 def _batch_cells(batch: FailedBatch, commonest: FailedCode | None) -> list[str]:
     left = retryable(batch)
+    to_retry = f"retried as {batch.retried_as}" if batch.retried_as else "-" if left is None else str(left)
     cells = [batch.id, batch.tenant, batch.status, str(batch.total), str(batch.failed)]
-    return _shown([*cells, "-" if left is None else str(left), commonest.code if commonest else "-"])
+    return _shown([*cells, to_retry, commonest.code if commonest else "-"])
 
 
 def _job_cells(code: FailedCode) -> list[str]:

@@ -82,11 +82,12 @@ def _read(session: Session, where: str, values: dict[str, object]) -> list[Faile
             SELECT b.id, b.tenant_id, t.name AS tenant, b.status, b.created_at, b.total, b.failed,
                    b.bad_lines, (SELECT coalesce(sum(jobs), 0) FROM batch_errors
                                  WHERE batch_id = b.id)::int AS explained,
-                   (SELECT r.id FROM batches r
-                    WHERE r.retry_of = b.id AND r.deleted_at IS NULL
-                          AND NOT (r.status = 'failed' AND r.ingested_at IS NULL)
-                    ORDER BY r.created_at DESC LIMIT 1) AS retried_as
+                   r.id AS retried_as
             FROM batches b JOIN tenants t ON t.id = b.tenant_id
+                 LEFT JOIN (SELECT DISTINCT ON (retry_of) retry_of, id FROM batches
+                            WHERE retry_of IS NOT NULL AND deleted_at IS NULL
+                                  AND NOT (status = 'failed' AND total = 0)
+                            ORDER BY retry_of, created_at DESC) r ON r.retry_of = b.id
             WHERE {where} AND b.deleted_at IS NULL ORDER BY b.created_at DESC, b.id
             """  # noqa: S608 - one of two fixed conditions
         ),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from celery import Celery
 from pydantic import SecretStr
 
 from app.batches import Brake
-from app.cli.failures import tables
+from app.cli.failures import newest, tables
 from app.config import Settings
 from app.db import Sessions
 from app.failures import FailureDesk
@@ -46,6 +47,13 @@ def run(settings: Settings, *command: str, **more: str) -> subprocess.CompletedP
     return subprocess.run(whole, env=environment, capture_output=True, text=True, check=False)
 
 
+def listed(settings: Settings, *options: str) -> list[str]:
+    """The batches that `vqueue failures` names in a pipe."""
+    done = run(settings, "failures", *options)
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t")[0] for line in done.stdout.splitlines()]
+
+
 def test_batches_with_failures_are_lines_in_a_pipe(settings: Settings, rows: Rows) -> None:
     rows.add_batch("batch_2")
     rows.complete(*rows.add_jobs(1, batch_id="batch_2"))
@@ -53,20 +61,75 @@ def test_batches_with_failures_are_lines_in_a_pipe(settings: Settings, rows: Row
     assert done.stdout == "batch_1\ttenant_a\tcompleted\t4\t3\t3\thttp_403\n"
 
 
-def test_failed_jobs_are_retried_once_however_often_it_is_said(settings: Settings, rows: Rows) -> None:
+def test_only_what_a_retry_would_take_now_is_in_a_pipe(settings: Settings, rows: Rows) -> None:
+    for name, status in (("batch_2", "in_progress"), ("batch_3", "cancelled")):
+        rows.add_batch(name)
+        rows.fail(*rows.add_jobs(1, batch_id=name))
+        rows.run("UPDATE batches SET status = :status WHERE id = :id", id=name, status=status)
+    rows.run("DELETE FROM batch_errors WHERE batch_id = 'batch_3'")  # its job never ran
+    assert listed(settings) == ["batch_1"]
+    assert listed(settings, "batch_2", "batch_1") == ["batch_2", "batch_1"]
+
+
+def test_what_was_retried_is_left_out_of_a_pipe_and_so_is_its_retry_while_it_runs(
+    settings: Settings, desk: FailureDesk, rows: Rows
+) -> None:
+    made = run(settings, "retry", "batch_1").stdout.strip()
+    assert listed(settings) == []
+    assert f"retried as {made}" in "\n".join(tables(desk.recent(within_s=60), with_jobs=False))
+    rows.run("UPDATE batches SET status = 'failed' WHERE id = :id", id=made)
+    assert listed(settings) == ["batch_1"], "a retry that had no job is none"
+
+
+def test_a_pipe_has_all_and_a_terminal_says_what_it_cut(
+    settings: Settings, desk: FailureDesk, rows: Rows
+) -> None:
+    for number in range(2, 23):
+        rows.add_batch(f"batch_{number}")
+        rows.fail(*rows.add_jobs(1, batch_id=f"batch_{number}"))
+    rows.run("UPDATE batches SET status = 'completed'")
+    assert len(listed(settings)) == 22
+    assert len(listed(settings, "--last", "3")) == 3
+    shown = newest(desk.recent(within_s=60), 20, with_jobs=False)
+    assert shown[-1] == "2 older batches are not shown: --last shows more."
+    assert newest(desk.recent(within_s=60), 22, with_jobs=False)[-1].startswith("batch_")
+
+
+def test_failures_are_chosen_by_code_and_by_whether_they_may_pass(settings: Settings, rows: Rows) -> None:
+    rows.add_batch("batch_2")
+    rows.fail(*rows.add_jobs(1, batch_id="batch_2"), code="http_404")
+    rows.run("UPDATE batches SET status = 'completed'")
+    assert listed(settings, "--code", "http_404") == ["batch_2"]
+    assert listed(settings, "--passing") == ["batch_1"]
+    assert listed(settings, "--passing", "--code", "http_404") == []
+
+
+def test_a_batch_that_is_not_there_is_said_so(settings: Settings, rows: Rows) -> None:
+    done = run(settings, "failures", "batch_nope", "batch_1")
+    assert (done.returncode, done.stderr) == (1, "There is no batch batch_nope.\n")
+    assert done.stdout.startswith("batch_1\t")
+
+
+def test_failed_jobs_are_retried_once_unless_more_is_asked_for(settings: Settings, rows: Rows) -> None:
     first = run(settings, "retry", "batch_1")
     assert (first.returncode, first.stdout.startswith("batch_")) == (0, True)
     again = run(settings, "retry", "batch_1", "batch_0")
-    assert again.stdout == first.stdout
-    assert (again.returncode, again.stderr) == (1, "There is no batch batch_0.\n")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert f"already, as {first.stdout.strip()}: --again" in again.stderr
+    assert again.stderr.endswith("There is no batch batch_0.\n")
     (made,) = rows.table("SELECT id, tenant_id, retry_of FROM batches WHERE retry_of IS NOT NULL")
     assert tuple(made) == (first.stdout.strip(), "tenant_a", "batch_1")
+    more = run(settings, "retry", "batch_1", "--again")
+    assert (more.returncode, more.stdout not in ("", first.stdout)) == (0, True)
 
 
 def test_what_cannot_be_retried_says_why(settings: Settings, rows: Rows) -> None:
     done = run(settings, "retry", "batch_1", "--state", "expired")
     assert done.returncode == 1
-    assert "There are 3 failed ones" in done.stderr
+    assert "--state failed takes 3." in done.stderr
+    unknown = run(settings, "retry", "batch_1", "--state", "running")
+    assert unknown.returncode == 2
+    assert re.findall(r"'(\w+)'", unknown.stderr) == ["running", "failed", "expired", "cancelled"]
     rows.run("UPDATE batches SET status = 'in_progress'")
     assert "its status is in_progress" in run(settings, "retry", "batch_1").stderr
 
@@ -84,12 +147,12 @@ def test_codes_come_with_their_fault_and_an_example(desk: FailureDesk, rows: Row
 
 def test_what_a_terminal_would_obey_is_not_printed(desk: FailureDesk, rows: Rows) -> None:
     rows.run("UPDATE batch_errors SET message = E'\\x1b[2J a\\nb' WHERE code = 'http_403'")
-    shown = "\n".join(tables(desk.recent(within_s=60, limit=9), with_jobs=True))
+    shown = "\n".join(tables(desk.recent(within_s=60), with_jobs=True))
     assert "?[2J a b" in shown
 
 
 def test_no_failures_are_said_so(desk: FailureDesk, db: Sessions) -> None:
-    assert tables(desk.recent(within_s=60, limit=9), with_jobs=False) == ["No batch has failed jobs."]
+    assert tables(desk.recent(within_s=60), with_jobs=False) == ["No batch has failed jobs."]
 
 
 def test_chunks_that_rabbitmq_put_aside_are_counted(settings: Settings, rabbitmq_url: str) -> None:
