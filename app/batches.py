@@ -101,8 +101,10 @@ class Batches:
             cancelled = store.cancel_batch(session, tenant_id, batch_id)
             batch = cancelled or found(store.read_batch(session, tenant_id, batch_id), batch_id)
         if batch.status is not BatchStatus.CANCELLING:
+            is_rejected = batch.status is BatchStatus.VALIDATING
+            why = "its file did not pass" if is_rejected else f"its status is {batch.status.value}"
             raise Conflict(
-                f"Batch {batch_id} cannot be cancelled: its status is {batch.status.value}.",
+                f"Batch {batch_id} cannot be cancelled: {why}.",
                 param="batch_id",
                 code="batch_not_cancellable",
             )

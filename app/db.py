@@ -11,6 +11,7 @@ import psycopg2
 from psycopg2 import extensions
 from sqlalchemy import Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 Sessions = sessionmaker[Session]
@@ -93,8 +94,11 @@ def transaction(sessions: Sessions) -> Iterator[Session]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether a database error means that the server is away, not that a statement is wrong."""
-    return isinstance(error, OperationalError) or (
+    """Whether a database error means that the server is away, not that a statement is wrong.
+
+    So does a pool that gave no connection in time: those that have one wait for the server.
+    """
+    return isinstance(error, OperationalError | PoolTimeout) or (
         isinstance(error, DBAPIError) and error.connection_invalidated
     )
 

@@ -12,7 +12,6 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from app.live_text import Piece
 
@@ -50,7 +49,7 @@ class Ear:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError) as error:
+            except Exception as error:  # a connection that breaks fails in ways that its client does not name
                 log.warning("redis_away", reason=type(error).__name__)
             await asyncio.sleep(AGAIN_S)
 
@@ -84,7 +83,7 @@ class Ear:
         if hear := self._hearers.get(channel):
             try:
                 hear(Piece.unpack(data))
-            except (ValueError, TypeError):
+            except Exception:  # anybody may have said it, and those who listen on must not suffer
                 log.warning("message_refused", channel=channel)
 
     def _ask(self, command: Callable[[PubSub], Awaitable[None]]) -> None:
@@ -96,6 +95,6 @@ class Ear:
         task.add_done_callback(self._asking.discard)
 
     async def _send(self, command: Callable[[PubSub], Awaitable[None]], line: PubSub) -> None:
-        with suppress(RedisError, OSError):  # whoever listens meets it as well, and connects anew
+        with suppress(Exception):  # whoever listens meets it as well, and connects anew
             if line is self._line:
                 await command(line)

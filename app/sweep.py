@@ -1,9 +1,12 @@
 """Closes batches whose time is over, and ends the open jobs of those that were closed or cancelled."""
 
+import time
+from collections.abc import Callable
+
 import structlog
 
 from app import telemetry
-from app.db import Sessions, transaction
+from app.db import Sessions, is_outage, transaction
 from app.store import endings as store
 from app.store.endings import SweepTask
 
@@ -12,28 +15,48 @@ log = structlog.get_logger()
 BLOCK_JOBS = 5_000
 # Jobs that ran when their batch was closed come back seldom: a look now and then is enough.
 AGAIN_AFTER_S = 5.0
+# A batch whose sweep met a fault of ours is left for so long: the others must not wait for it.
+TROUBLED_S = 60.0
 
 
 class Sweeper:
     """Several may run at once: a job is ended once, whoever comes first."""
 
     def __init__(
-        self, *, sessions: Sessions, block_jobs: int = BLOCK_JOBS, again_after_s: float = AGAIN_AFTER_S
+        self,
+        *,
+        sessions: Sessions,
+        block_jobs: int = BLOCK_JOBS,
+        again_after_s: float = AGAIN_AFTER_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._block_jobs = block_jobs
         self._again_after_s = again_after_s
+        self._clock = clock
+        self._troubled: dict[str, float] = {}
 
     def step(self) -> bool:
         """Expire what is due and sweep one batch; False when there is none."""
+        now = self._clock()
+        self._troubled = {batch_id: until for batch_id, until in self._troubled.items() if until > now}
         with transaction(self._sessions) as session:
             expired = store.expire_batches(session)
-            task = store.find_to_sweep(session, again_after_s=self._again_after_s)
+            task = store.find_to_sweep(session, again_after_s=self._again_after_s, without=self._troubled)
         for batch_id in expired:
             log.info("batch_expired", batch=batch_id)
         if task is not None:
-            self._sweep(task)
+            self._try(task)
         return task is not None
+
+    def _try(self, task: SweepTask) -> None:
+        try:
+            self._sweep(task)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            self._troubled[task.id] = self._clock() + TROUBLED_S
+            log.exception("sweep_failed", batch=task.id)
 
     def _sweep(self, task: SweepTask) -> None:
         line = jobs = 0

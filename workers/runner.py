@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -74,6 +74,7 @@ class Runner:
         self._policy = RetryPolicy(attempts=settings.job_attempts)
         self._spread = spread
         self._pause = pause
+        self._given_up: Future[None] = Future()
         self._boarding = Boarding(
             sessions=sessions, leases=leases, settings=settings, worker=worker, pause=pause
         )
@@ -90,6 +91,11 @@ class Runner:
     def drain(self) -> None:
         """Begin no more chunks: those that wait for their turn go back."""
         self._boarding.close()
+
+    def give_up(self) -> None:
+        """Wait for no more answers: jobs that have none go back, and this try does not count."""
+        if not self._given_up.done():
+            self._given_up.set_result(None)
 
     def _run(self, job_ids: Sequence[int]) -> int:
         claimed = self._claim(job_ids)
@@ -193,8 +199,10 @@ class Runner:
         """Wait for all, as long as one of them comes within every `job_timeout_s`; then drop the rest."""
         pending = set(answers)
         while pending:
-            done, pending = wait(pending, self._settings.job_timeout_s, return_when=FIRST_COMPLETED)
-            if not done:
+            waited: set[Future[Any]] = {*pending, self._given_up}
+            done, _ = wait(waited, self._settings.job_timeout_s, return_when=FIRST_COMPLETED)
+            pending -= done
+            if not done or self._given_up in done:
                 for answer in pending:
                     answer.cancel()
                 return
@@ -203,6 +211,8 @@ class Runner:
         try:
             answer = future.result(timeout=0)
         except (FutureTimeout, CancelledError):
+            if self._given_up.done():
+                return ReturnRow(job.id, job.attempt, 0.0, counts=False)
             timeout_s = self._settings.job_timeout_s
             return self._after_error(job, TransientWork("job_timeout", f"No answer within {timeout_s:g} s."))
         except WorkError as error:

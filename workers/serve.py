@@ -122,8 +122,9 @@ def _consume(
     """Take chunks until told to stop; begin none then, and hand back what still runs after `drain_s`."""
 
     def close() -> None:
-        log.warning("engine_closes")
-        pool.close()  # what has not joined fails with engine_closed, which the runner hands back
+        log.warning("worker_gives_up")
+        runner.give_up()
+        pool.close()
 
     def drain(**_: object) -> None:
         log.info("worker_drains", within_s=settings.drain_s)

@@ -174,13 +174,17 @@ def list_batches(
 
 
 def cancel_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
-    """Start to cancel a batch that is being validated or in progress; None for any other."""
+    """Start to cancel a batch that is being validated or in progress; None for any other.
+
+    None too for one whose file did not pass: its rows are being removed, and it ends as failed by itself.
+    """
     return _one(
         session.execute(
             text(
                 f"""
                 UPDATE batches SET status = 'cancelling', ending = 'cancelled', cancelling_at = now()
                 WHERE id = :id AND tenant_id = :tenant AND status IN ('validating', 'in_progress')
+                  AND errors IS NULL
                 RETURNING *, {ERRORS_BY_CODE}
                 """  # noqa: S608 - a piece of our own
             ),

@@ -1,5 +1,6 @@
 """Batches that end before their jobs do: past their deadline, cancelled or stopped, and swept of the rest."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -26,13 +27,14 @@ class Swept:
 
 
 def expire_batches(session: Session) -> list[str]:
-    """Close the batches whose deadline has passed; which ones."""
+    """Close the batches whose deadline has passed; which ones. One that did not pass fails by itself."""
     rows = session.execute(
         text(
             """
             UPDATE batches SET status = 'finalizing', ending = 'expired', finalizing_at = now()
             WHERE id IN (
-                SELECT id FROM batches WHERE status IN ('validating', 'in_progress') AND expires_at <= now()
+                SELECT id FROM batches
+                WHERE status IN ('validating', 'in_progress') AND expires_at <= now() AND errors IS NULL
                 ORDER BY id FOR UPDATE SKIP LOCKED)
             RETURNING id
             """
@@ -41,7 +43,9 @@ def expire_batches(session: Session) -> list[str]:
     return list(rows.scalars())
 
 
-def find_to_sweep(session: Session, *, again_after_s: float) -> SweepTask | None:
+def find_to_sweep(
+    session: Session, *, again_after_s: float, without: Collection[str] = ()
+) -> SweepTask | None:
     """A closed batch with open jobs, or one never swept.
 
     Jobs that ran when it was closed may come back to ready, and its file may still be read, so a batch is
@@ -54,10 +58,11 @@ def find_to_sweep(session: Session, *, again_after_s: float) -> SweepTask | None
             WHERE (status = 'cancelling' OR (status = 'finalizing' AND ending IN ('expired', 'failed')))
               AND (swept_at IS NULL
                    OR (completed + failed < total AND swept_at < now() - :again * interval '1 second'))
+              AND id <> ALL(:without)
             ORDER BY swept_at NULLS FIRST LIMIT 1
             """
         ),
-        {"again": again_after_s},
+        {"again": again_after_s, "without": list(without)},
     ).one_or_none()
     return SweepTask(row.id, row.ending) if row else None
 

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.config import Settings
 from app.db import Sessions, give_up_waiting, is_outage, make_engine, make_sessions, transaction
@@ -75,3 +76,7 @@ def test_a_slow_statement_of_the_api_is_ended_by_the_server(database_url: str) -
     ):
         session.execute(text("SELECT pg_sleep(0.2)"))
     engine.dispose()
+
+
+def test_a_pool_whose_connections_all_wait_is_an_outage_too() -> None:
+    assert is_outage(PoolTimeout("QueuePool limit of size 1 overflow 0 reached"))

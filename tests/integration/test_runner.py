@@ -291,6 +291,22 @@ def test_a_drained_worker_hands_back_what_has_not_run_without_a_lost_try(
     assert rows.one("SELECT attempt - returns FROM jobs WHERE state = 'ready'") == 0
 
 
+def test_a_worker_that_gives_up_hands_back_what_runs_and_keeps_what_is_answered(
+    rows: Rows, make_runner: MakeRunner
+) -> None:
+    engine = FakeEngine(gate=Event(), rows=2)
+    ids = rows.add_jobs(2, batch_id="batch_1", state="queued")
+    runner = make_runner(engine)
+    running = Thread(target=runner.run, args=(ids,))
+    running.start()
+    eventually(lambda: len(engine.joined) == 2)
+    runner.give_up()
+    running.join(10)
+    engine.close()
+    assert set(rows.states().values()) == {JobState.READY}
+    assert rows.all("SELECT attempt - returns FROM jobs") == [0, 0]
+
+
 def test_an_answer_with_characters_postgres_cannot_hold_is_stored(
     rows: Rows, make_runner: MakeRunner
 ) -> None:
