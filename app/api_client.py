@@ -7,6 +7,8 @@ from typing import Any
 import urllib3
 
 TIMEOUT = urllib3.Timeout(connect=5.0, read=60.0)
+RETRIES = urllib3.Retry(3, raise_on_status=False)  # of refusals, the last one says why
+AWAY = frozenset({429, 502, 503, 504})
 Json = Any  # answers of any shape; each caller reads the fields that the API promises
 
 
@@ -14,12 +16,18 @@ class ApiRefused(Exception):
     """What the API, or the way to it, said instead of an answer."""
 
 
+class ApiAway(ApiRefused):
+    """The same, where it may well answer later."""
+
+
 class ApiClient:
     """`url` ends in /v1; the key says for which tenant."""
 
     def __init__(self, url: str, key: str) -> None:
         self._url = url.rstrip("/")
-        self._http = urllib3.PoolManager(headers={"Authorization": f"Bearer {key}"}, timeout=TIMEOUT)
+        self._http = urllib3.PoolManager(
+            headers={"Authorization": f"Bearer {key}"}, timeout=TIMEOUT, retries=RETRIES
+        )
 
     def models(self) -> list[str]:
         return [model["id"] for model in self._call("GET", "/models")["data"]]
@@ -62,13 +70,20 @@ class ApiClient:
         try:
             answer = self._http.request(method, self._url + path, **options)
         except urllib3.exceptions.HTTPError as error:
-            raise ApiRefused(f"{self._url} does not answer ({type(error).__name__})") from error
+            raise ApiAway(f"{self._url} does not answer: {_cause(error)}") from error
         if answer.status >= 400:
             reason = _reason(answer.data)
             if answer.status == 404 and not self._url.endswith("/v1"):
                 reason += f" (the API's URL ends in /v1, and {self._url} does not)"
-            raise ApiRefused(f"{method} {path} was answered {answer.status}: {reason}")
+            refused = ApiAway if answer.status in AWAY else ApiRefused
+            raise refused(f"{method} {path} was answered {answer.status}: {reason}")
         return answer
+
+
+def _cause(error: urllib3.exceptions.HTTPError) -> str:
+    """The last words of what went wrong, without the names of urllib3's own objects."""
+    inner = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else None
+    return str(inner or error).rpartition(": ")[2]
 
 
 def _reason(data: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from app.auth import Keys
-from app.cli.settings import checked_settings
+from app.cli.settings import KEY_FILE, URL_FILE, checked_settings
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.errors import Unauthorized, WorkError
@@ -80,7 +80,8 @@ def run(plan: Plan, folder: DataFolder) -> None:
         os.environ.update(servers.start())  # how our processes, and the settings below, find them
         settings = read_settings()
         prepare_stores(settings)
-        key, is_new = first_key(settings, plan.data / "api-key")
+        key, is_new = first_key(settings, plan.data / KEY_FILE)
+        write_private(plan.data / URL_FILE, f"http://127.0.0.1:{plan.port}/v1")
         for stage in processes(plan, settings):
             _say(f"starting {', '.join(program.name for program in stage)}")
             supervisor.start(*stage)
@@ -160,7 +161,7 @@ def _listen_to_signals(stopping: Event, hurry: Event) -> None:
 
 
 def _summary(plan: Plan, new_key: str | None) -> str:
-    key = f"{new_key} (also in {plan.data}/api-key)" if new_key else f"in {plan.data}/api-key"
+    key = f"{new_key} (also in {plan.data}/{KEY_FILE})" if new_key else f"in {plan.data}/{KEY_FILE}"
     return (
         "vqueue is up\n"
         f"  API      http://127.0.0.1:{plan.port}/v1\n"

@@ -1,13 +1,14 @@
 """`vqueue results`: a batch's results as JSON lines, while it runs."""
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Annotated, Literal
 
 import typer
 
-from app.api_client import ApiRefused
-from app.cli.settings import environment_client
+from app.api_client import ApiAway, ApiClient, ApiRefused, Json
+from app.cli.settings import ClientDataOption, find_client
 from app.results import as_line
 
 POLL_S = 2.0
@@ -20,27 +21,50 @@ def results(
     status: Annotated[
         Literal["completed", "failed"] | None, typer.Option(help="Only answers, or only the others.")
     ] = None,
+    data: ClientDataOption = None,
 ) -> None:
     """Print a batch's results, one JSON object per line, in the order in which its jobs ended.
 
     Each is the line of the output or error file with two more fields: `seq`, its number in this order, and
     `line`, that of the input file. VQUEUE_URL and VQUEUE_API_KEY say where and for which tenant.
+    Following, it waits for an API that has gone away.
     """
+    reached = after
     try:
-        with closing(environment_client()) as api:
-            while True:
-                page = api.results(batch, after=after, status=status)
+        with closing(find_client(data)) as api:
+            for page in _pages(api, batch, after=after, status=status, follow=follow):
                 for result in page["data"]:
                     typer.echo(as_line(result), nl=False)
-                after = page["last_seq"]
-                if page["has_more"]:
-                    continue
-                if page["ended"] or not follow:
-                    break
-                time.sleep(POLL_S)
+                reached = page["last_seq"]
     except ApiRefused as error:
         typer.echo(str(error), err=True)
+        if reached:
+            typer.echo(f"go on with --after {reached}", err=True)
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
-        typer.echo(f"go on with --after {after}", err=True)
+        typer.echo(f"go on with --after {reached}", err=True)
         raise typer.Exit(130) from None
+
+
+def _pages(api: ApiClient, batch: str, *, after: int, status: str | None, follow: bool) -> Iterator[Json]:
+    """Page by page. Where we follow and were answered once, an API that is away is waited for."""
+    answered = away = False
+    while True:
+        try:
+            page = api.results(batch, after=after, status=status)
+        except ApiAway as error:
+            if not (follow and answered):
+                raise
+            if not away:
+                typer.echo(f"{error}; waiting", err=True)
+            away = True
+            time.sleep(POLL_S)
+            continue
+        answered, away = True, False
+        yield page
+        after = page["last_seq"]
+        if page["has_more"]:
+            continue
+        if page["ended"] or not follow:
+            return
+        time.sleep(POLL_S)

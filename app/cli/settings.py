@@ -36,6 +36,18 @@ NO_SETTINGS = frozenset(
     }
 )
 
+# What `vqueue up` leaves in its data folder, for clients on this machine.
+KEY_FILE, URL_FILE = "api-key", "api-url"
+DEFAULT_URL = "http://127.0.0.1:8000/v1"
+
+ClientDataOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="The folder of a `vqueue up` whose API is meant, by the key there. "
+        f"Without it: {DEFAULT_DATA}, unless VQUEUE_URL and VQUEUE_API_KEY are set.",
+    ),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -67,11 +79,23 @@ def checked_settings() -> Settings:
     raise typer.Exit(2)
 
 
-def environment_client() -> ApiClient:
-    """The API that VQUEUE_URL and VQUEUE_API_KEY name."""
+def find_client(data: Path | None) -> ApiClient:
+    """The API of a data folder, or that which VQUEUE_URL and VQUEUE_API_KEY name; exits if there is none."""
     url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
-    if not url or not key:
-        raise typer.BadParameter("set VQUEUE_URL (such as http://127.0.0.1:8000/v1) and VQUEUE_API_KEY")
+    if data is None and (url or key):
+        if url and key:
+            return ApiClient(url, key)
+        # A folder's key must not be sent to another server, nor another's to this one.
+        raise typer.BadParameter(f"{'VQUEUE_API_KEY' if url else 'VQUEUE_URL'} is missing: set both, or none")
+    folder = data or DEFAULT_DATA
+    try:
+        key = (folder / KEY_FILE).read_text()
+        url = (folder / URL_FILE).read_text() if (folder / URL_FILE).exists() else DEFAULT_URL
+    except OSError as error:
+        raise typer.BadParameter(
+            f"no key of a `vqueue up` can be read in {folder}: "
+            f"give --data, or set VQUEUE_URL (such as {DEFAULT_URL}) and VQUEUE_API_KEY"
+        ) from error
     return ApiClient(url, key)
 
 

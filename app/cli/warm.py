@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from app.api_client import ApiClient, ApiRefused
-from app.cli.settings import checked_settings, environment_client
+from app.cli.settings import ClientDataOption, checked_settings, find_client
 from app.errors import WorkError
 from app.objects import make_objects
 from app.warm import WARM, WINDOW, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
@@ -33,13 +33,14 @@ def warm(
     ] = None,
     model: Annotated[str | None, typer.Option(help="For which; the first that is served.")] = None,
     detail: Annotated[Literal["auto", "low"], typer.Option(help="As the questions will say.")] = "auto",
+    data: ClientDataOption = None,
 ) -> None:
     """Fill the caches: as a batch of the least urgent work, whose jobs the workers take like any others.
 
     VQUEUE_URL and VQUEUE_API_KEY say where and for which tenant. Features go to Redis, for all workers;
     an instruction's prefix stays in the memory of the worker that takes its job.
     """
-    client = environment_client()
+    client = find_client(data)
     if not (prefix or catalog or instructions):
         raise typer.BadParameter("say what to warm: --prefix, --catalog or --instructions")
     summary = Summary()
