@@ -102,7 +102,7 @@ def wait(client: OpenAI, batch: Batch) -> Batch:
 
 
 def read_results(client: OpenAI, batch: Batch) -> Iterator[tuple[str, str, str]]:
-    """Both files of a batch. Their order is not promised: rows are joined by the id."""
+    """Answers, then failures; each file is in the order of the input."""
     for file_id in (batch.output_file_id, batch.error_file_id):
         for line in client.files.content(file_id).text.splitlines() if file_id else ():
             row = json.loads(line)

@@ -130,7 +130,7 @@ class Conductor:
         self._tell(running.strike)
 
     def _tell(self, strike: Strike) -> None:
-        back = "not seen back" if strike.recovery_s is None else f"back in {strike.recovery_s:.1f} s"
+        back = "not timed" if strike.recovery_s is None else f"back in {strike.recovery_s:.1f} s"
         board = f", {strike.on_board} on board" if strike.on_board else ""
         note = f", {strike.note}" if strike.note else ""
         at = strike.at - self._started

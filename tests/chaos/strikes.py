@@ -217,7 +217,7 @@ def _fill(field: Field, rng: random.Random, strike: Strike) -> Act:
             yield TICK_S
         taken = _fill_up(field.s3)
         yield full_s
-        strike.note = f"refused writes after {taken} MB"
+        strike.note = f"full: refused writes once {taken} MB more had been stored"
         if taken == FILLERS or _fill_up(field.s3):
             strike.leases, strike.note = 0, "did not get full"
     finally:
