@@ -100,18 +100,20 @@ class Dispatcher:
         lanes = open_lanes(self._models(session), self._settings.window_jobs, queued)
         if not lanes:
             return []
+        saved = plans.lock_saved(session, lanes, limit=self._settings.window_jobs)
+        queued = _with(queued, saved)
         demands = line_up(
             lanes,
             plans.read_open_batches(session),
             plans.read_direct(session),
             plans.read_weights(session),
         )
+        first = {one.id: one for one in saved}
         granted = self._share(session, queued, demands)
-        if not granted:
-            return []
-        piles = plans.lock_ready(session, granted)
+        piles = plans.lock_ready(session, granted) if granted else []
         weights = (demand.weight for demand, _ in granted)
-        return interleave(list(zip(weights, piles, strict=True)), self._settings.chunk_jobs)
+        further = interleave(list(zip(weights, piles, strict=True)), self._settings.chunk_jobs)
+        return [*first.values(), *(one for one in further if one.id not in first)]
 
     def _models(self, session: Session) -> set[str]:
         """Those of the settings and of the workers: one may serve what the settings dropped."""
@@ -148,6 +150,15 @@ class Dispatcher:
             for model in {candidate.lane.model for candidate in candidates}
         }
         return [_ready_job(candidate, rows, budgets[candidate.lane.model]) for candidate in candidates]
+
+
+def _with(queued: Queued, saved: Sequence[plans.Candidate]) -> Queued:
+    """What is queued once these are, too."""
+    found = {lane: dict(tenants) for lane, tenants in queued.items()}
+    for one in saved:
+        tenants = found.setdefault(one.lane, {})
+        tenants[one.tenant_id] = tenants.get(one.tenant_id, 0) + 1
+    return found
 
 
 def _ready_job(candidate: plans.Candidate, rows: Mapping[int, images.ImageRow], max_pixels: int) -> ReadyJob:

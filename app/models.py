@@ -262,6 +262,7 @@ jobs = Table(
     Index("ix_jobs_lease_until", "lease_until", postgresql_where=text("state = 'running'")),
     Index("ix_jobs_sent_at", "sent_at", postgresql_where=text("state = 'queued'")),
     # Few at any time: counted before one more is let in.
+    Index("ix_jobs_ready_alone", "id", postgresql_where=text("state = 'ready' AND alone")),
     Index(
         "ix_jobs_interactive",
         "model",

@@ -1,7 +1,7 @@
 """What the dispatcher reads and moves: the window on the broker, who wants what, ready jobs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
@@ -37,6 +37,7 @@ class Candidate:
     lane: Lane
     image_ids: Sequence[int]
     alone: bool
+    tenant_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,33 @@ def lock_ready(session: Session, granted: Sequence[tuple[Demand, int]]) -> list[
         lane = granted[row.place][0].lane
         piles[row.place].append(Candidate(row.id, lane, row.image_ids, row.alone))
     return piles
+
+
+def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list[Candidate]:
+    """Ready jobs that were on board at a death, whoever's they are: others skip them until we commit.
+
+    They go first, since they had their turn: one with a late deadline would wait for all others again.
+    """
+    rows = session.execute(
+        text(
+            f"""
+            SELECT j.id, j.tenant_id, j.model, j.image_ids,
+                   CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority
+            FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
+            WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
+              AND (j.batch_id IS NULL
+                   OR (b.status = 'in_progress' AND b.expires_at > now() AND b.deleted_at IS NULL))
+            ORDER BY j.id LIMIT :limit FOR UPDATE OF j SKIP LOCKED
+            """  # noqa: S608 - a piece of our own
+        ),
+        {"limit": limit},
+    ).all()
+    found = [(row, Lane(row.model, Priority(row.priority))) for row in rows]
+    return [
+        Candidate(row.id, lane, row.image_ids, alone=True, tenant_id=row.tenant_id)
+        for row, lane in found
+        if lane in lanes
+    ]
 
 
 def mark_queued(session: Session, chunks: Sequence[Chunk]) -> None:

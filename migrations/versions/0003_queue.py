@@ -20,6 +20,9 @@ def upgrade() -> None:
     _create_tables()
     _index_ready_jobs("model", "priority")
     op.create_index("ix_jobs_interactive", "jobs", ["model"], postgresql_where=OPEN_INTERACTIVE)
+    op.create_index(
+        "ix_jobs_ready_alone", "jobs", ["id"], postgresql_where=sa.text("state = 'ready' AND alone")
+    )
     _index_ages()
     # By default a million rows are vacuumed after 200,000 dead ones: the indexes of ready and queued jobs,
     # through which every job passes, would hold mostly dead entries by then.
@@ -47,6 +50,7 @@ def downgrade() -> None:
         "autovacuum_vacuum_cost_delay)"
     )
     for index, table in (
+        ("ix_jobs_ready_alone", "jobs"),
         ("ix_jobs_interactive", "jobs"),
         ("ix_jobs_direct_finished_at", "jobs"),
         ("ix_images_content", "images"),

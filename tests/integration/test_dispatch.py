@@ -97,6 +97,27 @@ def test_jobs_of_a_batch_that_is_not_in_progress_stay(
     assert dispatcher(db, broker, settings).send() == 0
 
 
+def test_jobs_that_were_on_board_at_a_death_go_first_one_by_one_and_within_the_window(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings
+) -> None:
+    others = rows.add_jobs(4, batch_id="batch_1")
+    saved = rows.add_jobs(2, batch_id=rows.add_batch("batch_2"), alone=True)
+    rows.run("UPDATE batches SET expires_at = now() + interval '2 days' WHERE id = 'batch_2'")
+    dispatcher(db, broker, settings, window_jobs=4, chunk_jobs=2).send()
+    assert [chunk.job_ids for chunk in broker.chunks] == [(saved[0],), (saved[1],), tuple(others[:2])]
+
+
+@pytest.mark.parametrize(
+    "change", ["status = 'cancelling'", "expires_at = now()", "deleted_at = now()"], ids=lambda it: it[:7]
+)
+def test_jobs_that_were_on_board_at_a_death_stay_with_a_batch_that_is_closed(
+    db: Sessions, rows: Rows, broker: Broker, settings: Settings, change: str
+) -> None:
+    rows.add_jobs(2, batch_id="batch_1", alone=True)
+    rows.run(f"UPDATE batches SET {change}")  # noqa: S608 - from the list above
+    assert dispatcher(db, broker, settings).send() == 0
+
+
 def test_a_broker_that_is_away_leaves_the_jobs_ready(
     db: Sessions, rows: Rows, broker: Broker, settings: Settings
 ) -> None:
