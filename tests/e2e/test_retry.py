@@ -63,9 +63,9 @@ def test_a_batch_that_fails_wholesale_is_stopped(make_cluster: Callable[..., Clu
     cluster.start("api", "dispatcher", "fetcher")
     gone = [
         line(f"gone{number}", cluster, image(f"{cluster.pictures_url}/{number}.jpg"), text("?"))
-        for number in range(4)
+        for number in range(30)
     ]
-    batch = submit(cluster, [*gone, *(line(f"r{number}", cluster, text("?")) for number in range(40))])
+    batch = submit(cluster, [*gone, *(line(f"r{number}", cluster, text("?")) for number in range(14))])
     last = ended(cluster, batch)
     assert last.status == "failed"
     assert last.errors is not None
