@@ -149,7 +149,7 @@ def test_a_worker_told_to_stop_ends_what_runs_and_leaves_the_rest_to_others(
 def test_a_worker_that_cannot_end_in_time_hands_its_jobs_back(
     rows: Rows, dispatcher: Dispatcher, on_broker: Settings, tmp_path: Path
 ) -> None:
-    """The one row of the fake engine is busy; what waits behind it goes back when the grace time is over."""
+    """The one row of the fake engine is busy; it goes back with what waits when the grace time is over."""
     gate = tmp_path / "gate"
     hasty = on_broker.model_copy(update={"drain_s": 0.2, "step_rows": 1})
     ask(rows, on_broker, f"wait for {gate}")
@@ -158,10 +158,10 @@ def test_a_worker_that_cannot_end_in_time_hands_its_jobs_back(
     with worker(hasty, tmp_path) as process:
         eventually(lambda: set(rows.states().values()) == {JobState.RUNNING})
         process.send_stop()
-        eventually(lambda: process.says("engine_closes"))
-        gate.touch()
+        eventually(lambda: set(rows.states().values()) == {JobState.READY})
+        gate.touch()  # the fake engine cannot be interrupted
         assert process.ended(within_s=30) == 0
-    assert sorted(rows.states().values()) == ["completed", "ready", "ready", "ready"]
+    assert set(rows.all("SELECT attempt - returns FROM jobs")) == {0}
 
 
 def test_a_purged_queue_is_filled_again(
