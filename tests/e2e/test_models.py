@@ -4,7 +4,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
-from openai import BadRequestError, NotFoundError, OpenAI
+from openai import NotFoundError, OpenAI
 
 from app.config import read_option
 from app.model_list import read_models
@@ -65,7 +65,7 @@ def test_a_job_goes_to_the_model_that_it_names_or_to_the_default(cluster: Cluste
     client = cluster.client()
     assert answered_by(client) == {"model": large, "revision": "of /models/8b"}
     assert answered_by(client, model="gpt-4o-mini") == {"model": small, "revision": "of /models/4b"}
-    with pytest.raises(BadRequestError, match="use small-") as refused:
+    with pytest.raises(NotFoundError, match="use small-") as refused:
         answered_by(client, model="gpt-5")
     assert refused.value.code == "model_not_found"
 

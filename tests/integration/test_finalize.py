@@ -16,6 +16,7 @@ from app.ids import file_key
 from app.ingest import Ingest
 from app.objects import ObjectStore, make_objects
 from app.states import BatchStatus
+from app.store.batches import cancel_batch
 from app.store.watch import stop_batch
 from app.sweep import Sweeper
 from tests.desk import Desk, image, line, lines
@@ -271,16 +272,16 @@ def test_a_closed_batch_whose_file_is_gone_ends_with_what_is_there(
     assert (batch.status, batch.total, batch.error_file_id) == (BatchStatus.CANCELLED, 0, None)
 
 
-def test_a_batch_closed_while_it_is_rejected_ends(
-    desk: Desk, ingest: Ingest, finalize: Finalize, sweeper: Sweeper
+def test_a_batch_whose_file_did_not_pass_is_not_closed_and_ends_as_failed(
+    desk: Desk, ingest: Ingest, sweeper: Sweeper
 ) -> None:
     batch_id = desk.submit([line("same"), line("same")])
-    desk.execute("UPDATE batches SET errors = '[]'")
-    desk.cancel(batch_id)
-    sweeper.step()
+    desk.execute("UPDATE batches SET errors = '[]', expires_at = now()")
+    with transaction(desk.sessions) as session:
+        assert cancel_batch(session, desk.tenant, batch_id) is None
+    assert not sweeper.step()
     assert ingest.step()
-    assert finalize.step()
-    assert desk.status(batch_id) is BatchStatus.CANCELLED
+    assert desk.status(batch_id) is BatchStatus.FAILED
 
 
 def test_a_stopped_batch_keeps_what_is_done_and_fails(
