@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from app.results import AnsweredJob, UnansweredJob
 from app.states import JobState
+from app.store.results import ended_job
 
-NO_LINE = 0  # of a file, as these jobs stand in none
 CALLER_LEFT = "caller_left"
 
 
@@ -29,11 +29,12 @@ def count_open(session: Session, model: str, *, cap: int) -> int:
 
 
 def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | UnansweredJob]:
-    """Those of the jobs that have ended, with their answers or why they have none."""
+    """Those of the jobs that have ended, with their answers or why they have none. They stand in no file."""
     rows = session.execute(
         text(
             """
-            SELECT j.id, j.state, j.model, j.finished_at, j.error_code, j.error_message, j.error_param,
+            SELECT j.id, 0 AS line, '' AS custom_id, j.state, j.model, j.finished_at, j.error_code,
+                   j.error_message, j.error_param,
                    a.text, a.finish_reason, a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision,
                    a.logprobs, a.notes
             FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
@@ -42,28 +43,7 @@ def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | U
         ),
         {"ids": list(job_ids)},
     ).all()
-    return [
-        UnansweredJob(
-            row.id, NO_LINE, None, JobState(row.state), row.error_code, row.error_message, row.error_param
-        )
-        if row.text is None
-        else AnsweredJob(
-            row.id,
-            NO_LINE,
-            "",
-            row.model,
-            row.finished_at,
-            row.text,
-            row.finish_reason,
-            row.prompt_tokens,
-            row.cached_tokens,
-            row.completion_tokens,
-            row.revision,
-            row.logprobs,
-            row.notes,
-        )
-        for row in rows
-    ]
+    return [ended_job(row) for row in rows]
 
 
 def find_left(session: Session, job_ids: Sequence[int]) -> set[int]:

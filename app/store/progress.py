@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.results import AnsweredJob, UnansweredJob
-from app.states import JobState
 from app.store.batches import ErrorCount
+from app.store.results import ended_job
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def read_ended(
         ),
         {"ids": list(job_ids), "answered": answered},
     )
-    return {row.id: _answered(row) if row.state == "completed" else _unanswered(row) for row in rows}
+    return {row.id: ended_job(row) for row in rows}
 
 
 def read_errors(session: Session, batch_id: str) -> list[ErrorCount]:
@@ -73,33 +73,3 @@ def read_errors(session: Session, batch_id: str) -> list[ErrorCount]:
         {"batch": batch_id},
     )
     return [ErrorCount(*row) for row in rows]
-
-
-def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:
-    return AnsweredJob(
-        row.id,
-        row.line,
-        row.custom_id,
-        row.model,
-        row.finished_at,
-        row.text,
-        row.finish_reason,
-        row.prompt_tokens,
-        row.cached_tokens,
-        row.completion_tokens,
-        row.revision,
-        row.logprobs,
-        row.notes,
-    )
-
-
-def _unanswered(row: Row[tuple[object, ...]]) -> UnansweredJob:
-    return UnansweredJob(
-        row.id,
-        row.line,
-        row.custom_id,
-        JobState(row.state),
-        row.error_code,
-        row.error_message,
-        row.error_param,
-    )

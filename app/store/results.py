@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.results import AnsweredJob, UnansweredJob
@@ -110,6 +110,11 @@ def read_unanswered(session: Session, batch_id: str, *, after_line: int, limit: 
     return [UnansweredJob(**{**row, "state": JobState(row["state"])}) for row in rows]
 
 
+def ended_job(row: Row[tuple[object, ...]]) -> AnsweredJob | UnansweredJob:
+    """An ended job from a row that has the columns of both, those of the answer null where there is none."""
+    return _answered(row) if row.state == JobState.COMPLETED else _unanswered(row)
+
+
 def note_files(session: Session, files: Sequence[ResultFile]) -> None:
     """Register result files; one that was registered before stays as it was."""
     for file in files:
@@ -146,3 +151,33 @@ def end_batch(
         {"id": task.id, "ending": task.ending, "output": output_file_id, "error": error_file_id},
     )
     return row.one_or_none() is not None
+
+
+def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:
+    return AnsweredJob(
+        row.id,
+        row.line,
+        row.custom_id,
+        row.model,
+        row.finished_at,
+        row.text,
+        row.finish_reason,
+        row.prompt_tokens,
+        row.cached_tokens,
+        row.completion_tokens,
+        row.revision,
+        row.logprobs,
+        row.notes,
+    )
+
+
+def _unanswered(row: Row[tuple[object, ...]]) -> UnansweredJob:
+    return UnansweredJob(
+        row.id,
+        row.line,
+        row.custom_id,
+        JobState(row.state),
+        row.error_code,
+        row.error_message,
+        row.error_param,
+    )

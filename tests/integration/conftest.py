@@ -1,4 +1,4 @@
-"""Fixtures of the API's tests (the app, and clients of two tenants) and of the queue's (one broker each)."""
+"""Fixtures of the API's tests (the app, two tenants' clients), of the queue's (a broker) and of batches'."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -11,7 +11,9 @@ from pydantic import SecretStr
 from app.config import Settings
 from app.db import Sessions
 from app.main import build_app, wire
+from app.objects import ObjectStore, make_objects
 from app.queue import ChunkSender, is_amqp, make_celery
+from tests.desk import Desk
 from tests.serving import new_key, sdk, serving
 
 
@@ -46,6 +48,18 @@ def http(api_url: str, api_key: str) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {api_key}"}
     with httpx.Client(base_url=api_url, headers=headers, timeout=60) as http:
         yield http
+
+
+@pytest.fixture(scope="module")
+def objects(settings: Settings) -> Iterator[ObjectStore]:
+    store = make_objects(settings)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
+    return Desk(sessions=db, objects=objects, settings=settings)
 
 
 @pytest.fixture

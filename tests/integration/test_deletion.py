@@ -30,18 +30,6 @@ from tests.serving import new_key
 LINES = b'{"custom_id": "a"}\n'
 
 
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
-    return Desk(sessions=db, objects=objects, settings=settings)
-
-
 @pytest.fixture
 def deleter(desk: Desk) -> Iterator[Deleter]:
     work = Deleter(sessions=desk.sessions, objects=desk.objects, block_objects=2)

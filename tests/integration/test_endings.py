@@ -13,7 +13,7 @@ from app.db import Sessions, transaction
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.limits import Limits
-from app.objects import ObjectStore, make_objects
+from app.objects import ObjectStore
 from app.retrying import Retries, RetryWish
 from app.states import JobState
 from app.store.progress import read_errors
@@ -23,13 +23,6 @@ from tests.ending import CLOSINGS, STEPS, Play
 
 NAMES = [f"r{number:02}" for number in range(14)]
 UNANSWERED = (JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED)
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
-from app.config import Settings
-from app.db import Sessions, transaction
+from app.db import transaction
 from app.errors import FatalWork, LineError, TransientWork
 from app.finalize import Finalize
 from app.ids import file_key
 from app.ingest import Ingest
-from app.objects import ObjectStore, make_objects
 from app.states import BatchStatus
 from app.store.batches import cancel_batch
 from app.store.watch import stop_batch
@@ -24,18 +22,6 @@ from tests.faulty import FaultyStore
 from tests.servers import S3Place
 
 URL = "https://example.com/a.png"
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
-    return Desk(sessions=db, objects=objects, settings=settings)
 
 
 @pytest.fixture

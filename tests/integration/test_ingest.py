@@ -7,11 +7,10 @@ from threading import Event
 
 import pytest
 
-from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import TransientWork
 from app.ingest import Ingest
-from app.objects import ObjectStore, make_objects
+from app.objects import ObjectStore
 from app.states import BatchStatus
 from app.store.batches import BatchRow
 from app.store.ingest import Step, advance, take_batch
@@ -21,18 +20,6 @@ from tests.faulty import FaultyStore
 from tests.rows import Rows
 from tests.servers import S3Place
 from tests.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
-    return Desk(sessions=db, objects=objects, settings=settings)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Files that went wrong elsewhere: every one of the field cases about JSON Lines holds."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -8,19 +7,13 @@ import pytest
 from app.config import Settings
 from app.db import Sessions
 from app.ingest import Ingest
-from app.objects import ObjectStore, make_objects
+from app.objects import ObjectStore
 from tests.conftest import SHARED_CASES
 from tests.desk import Desk
 from tests.fieldcases.cases import Case, read_cases
 from tests.fieldcases.lines import content_of, run, shortfall
 
 CASES = [case for case in read_cases(SHARED_CASES) if case.kind == "jsonl"] if SHARED_CASES.is_dir() else []
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    with closing(make_objects(settings)) as store:
-        yield store
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])

@@ -11,12 +11,11 @@ from prometheus_client import REGISTRY
 from sqlalchemy import text
 
 from app.config import DAY_S, Settings
-from app.db import Sessions, transaction
+from app.db import transaction
 from app.deleter import Deleter
 from app.finalize import Finalize
 from app.ids import file_key, image_key
 from app.ingest import Ingest
-from app.objects import ObjectStore, make_objects
 from app.references import parse_reference, ref_hash
 from app.removal import remove_file
 from app.retention import Retention
@@ -30,18 +29,6 @@ from tests.waiting import eventually
 
 LIFE_S = 30 * DAY_S
 WISH = ImageWish("url", "h1", "https://shop.example/a.jpg")
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
-    return Desk(sessions=db, objects=objects, settings=settings)
 
 
 @pytest.fixture

@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from app.batches import Brake
-from app.config import Settings
 from app.copying import Copier
-from app.db import Sessions, transaction
+from app.db import transaction
 from app.errors import Conflict, NotFound, RequestError
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.limits import Limits
-from app.objects import ObjectStore, make_objects
 from app.retrying import Retries, RetryWish
 from app.states import BatchStatus, JobState
 from app.store import images as image_store
@@ -25,18 +23,6 @@ from tests.desk import PIXEL, Desk, image, line, lines
 
 URL = "https://example.com/a.png"
 OTHER_URL = "https://example.com/b.png"
-
-
-@pytest.fixture(scope="module")
-def objects(settings: Settings) -> Iterator[ObjectStore]:
-    store = make_objects(settings)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def desk(db: Sessions, objects: ObjectStore, settings: Settings) -> Desk:
-    return Desk(sessions=db, objects=objects, settings=settings)
 
 
 @pytest.fixture
