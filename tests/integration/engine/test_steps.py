@@ -313,12 +313,13 @@ def test_an_urgent_request_passes_those_that_wait_even_to_be_prepared(
     engine = open_engine(step_rows=1, prepare_threads=1)
     ended: list[int] = []
     requests = [ask(f"question {number}", max_tokens=1) for number in range(12)]
-    requests.append(replace(ask("now", max_tokens=1), urgent=True))
     with while_busy(engine, checkpoint) as waiting:
         futures = [engine.submit(request) for request in requests]
+        eventually(lambda: len(engine._room) == 4)  # for more it has no places
+        futures.append(engine.submit(replace(ask("now", max_tokens=1), urgent=True)))
         for number, future in enumerate(futures):
             future.add_done_callback(lambda _, number=number: ended.append(number))
-        waiting += [*futures[:4], futures[12]]  # for more the room has no places
+        waiting += [*futures[:4], futures[12]]
     for future in futures:
         future.result(timeout=60)
     assert ended[0] == 12
