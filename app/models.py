@@ -6,9 +6,11 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Date,
     DateTime,
     Float,
     ForeignKey,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -57,6 +59,11 @@ tenants = Table(
         nullable=False,
         server_default=text("1"),
     ),
+    # What it may use; where one is null, the settings' own limit holds.
+    Column("requests_per_minute", Integer),
+    Column("quota_queued_jobs", Integer),
+    Column("quota_images_day", Integer),
+    Column("quota_bytes", BigInteger),
     moment("created_at", nullable=False, now=True),
 )
 
@@ -68,6 +75,8 @@ api_keys = Table(
     Column("name", Text, nullable=False),
     Column("prefix", Text, nullable=False),
     Column("key_hash", LargeBinary, nullable=False, unique=True),
+    Column("scopes", ARRAY(Text), nullable=False, server_default=text("'{*}'")),
+    moment("last_used_at"),
     moment("created_at", nullable=False, now=True),
     moment("expires_at"),
     moment("revoked_at"),
@@ -138,10 +147,16 @@ batches = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("key_id", Text),  # that submitted it
     Column("status", Text, nullable=False),
     Column("ending", Text),  # completed, cancelled or expired, once it is decided
     Column("endpoint", Text, nullable=False),
     Column("input_file_id", Text, nullable=False),
+    Column("input_table", JSON),  # how rows of a table become requests; null for lines that are requests
+    Column("is_dry_run", Boolean, nullable=False, server_default=text("false")),
+    Column("is_strict", Boolean, nullable=False, server_default=text("false")),
+    Column("report", JSON),  # of a dry run
+    Column("metered", JSONB),  # the counters as usage last saw them
     Column("completion_window", Text, nullable=False),
     Column("metadata", JSONB),
     Column("model", Text),
@@ -192,6 +207,7 @@ batches = Table(
     Index("ix_batches_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
     Index("ix_batches_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
     Index("ix_batches_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")),
+    Index("ix_batches_retry_of", "retry_of", postgresql_where=text("retry_of IS NOT NULL")),
     Index(
         "ix_batches_open",
         "expires_at",
@@ -211,6 +227,7 @@ jobs = Table(
     metadata,
     Column("id", BigInteger, primary_key=True),
     Column("tenant_id", Text, nullable=False),
+    Column("key_id", Text),  # of a direct job; a batch's are its batch's
     Column("batch_id", Text),
     Column("line", Integer),
     Column("custom_id", Text(collation="C")),
@@ -335,6 +352,86 @@ doomed_objects = Table(
     # Since when somebody may be deleting it: nobody stores it again before that is over.
     moment("tried_at"),
     Index("ix_doomed_objects_doomed_at", "doomed_at"),
+)
+
+# What each key has used on a day (UTC), by model.
+usage = Table(
+    "usage",
+    metadata,
+    Column("tenant_id", Text, primary_key=True),
+    Column("day", Date, primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    counter("completed", BigInteger),
+    counter("failed", BigInteger),
+    counter("prompt_tokens", BigInteger),
+    counter("cached_tokens", BigInteger),
+    counter("completion_tokens", BigInteger),
+)
+
+# Who did what; rows are only ever added, and removed by age.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", BigInteger, Identity(), primary_key=True),
+    moment("at", nullable=False, now=True),
+    Column("tenant_id", Text),
+    Column("key_id", Text),
+    Column("action", Text, nullable=False),
+    Column("object_id", Text),
+    Column("request_id", Text),
+    Column("details", JSONB),
+    Index("ix_audit_log_tenant_id_id", "tenant_id", "id"),
+)
+
+webhook_endpoints = Table(
+    "webhook_endpoints",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", ForeignKey("tenants.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("event_types", ARRAY(Text), nullable=False),
+    Column("secret", Text, nullable=False),
+    # Signs beside the new one until then.
+    Column("old_secret", Text),
+    moment("old_secret_until"),
+    # Tries that failed one after the other, and until when nothing is sent because of that.
+    counter("failures"),
+    moment("resting_until"),
+    moment("created_at", nullable=False, now=True),
+    moment("updated_at", nullable=False, now=True),
+    Index("ix_webhook_endpoints_tenant_id_created_at_id", "tenant_id", "created_at", "id"),
+)
+
+webhook_events = Table(
+    "webhook_events",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("tenant_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("body", JSON, nullable=False),
+    moment("created_at", nullable=False, now=True),
+    Index("ix_webhook_events_created_at", "created_at"),
+)
+
+# An event on its way to an endpoint, and then the log of that.
+webhook_deliveries = Table(
+    "webhook_deliveries",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("endpoint_id", ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), nullable=False),
+    Column("event_id", ForeignKey("webhook_events.id", ondelete="CASCADE"), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    moment("due_at", nullable=False, now=True),
+    Column("status_code", SmallInteger),
+    Column("error", Text),
+    moment("created_at", nullable=False, now=True),
+    moment("ended_at"),
+    Index("ix_webhook_deliveries_endpoint_id_created_at_id", "endpoint_id", "created_at", "id"),
+    Index("ix_webhook_deliveries_event_id", "event_id"),
+    Index("ix_webhook_deliveries_due_at", "due_at", postgresql_where=text("state = 'pending'")),
 )
 
 workers = Table(
