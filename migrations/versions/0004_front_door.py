@@ -87,7 +87,7 @@ def _tell_of_events() -> None:
     op.create_table(
         "webhook_endpoints",
         sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("tenant_id", sa.ForeignKey("tenants.id"), nullable=False),
+        sa.Column("tenant_id", sa.Text, sa.ForeignKey("tenants.id"), nullable=False),
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("url", sa.Text, nullable=False),
         sa.Column("event_types", sa.ARRAY(sa.Text), nullable=False),
@@ -116,8 +116,12 @@ def _tell_of_events() -> None:
     op.create_table(
         "webhook_deliveries",
         sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("endpoint_id", sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), nullable=False),
-        sa.Column("event_id", sa.ForeignKey("webhook_events.id", ondelete="CASCADE"), nullable=False),
+        sa.Column(
+            "endpoint_id", sa.Text, sa.ForeignKey("webhook_endpoints.id", ondelete="CASCADE"), nullable=False
+        ),
+        sa.Column(
+            "event_id", sa.Text, sa.ForeignKey("webhook_events.id", ondelete="CASCADE"), nullable=False
+        ),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("attempt", sa.SmallInteger, nullable=False, server_default=ZERO),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
