@@ -1,6 +1,7 @@
 """Removes what is old enough, or was deleted by its owner: files, batches with all their rows, images."""
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 from threading import Event
 
 import structlog
@@ -9,21 +10,13 @@ from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.store import retention as store
+from app.troubled import Troubled
 
 log = structlog.get_logger()
 
 # Rows of one transaction: nobody waits long for one of them, and a process that dies loses little.
 BLOCK_ROWS = 5_000
 BLOCK_BATCHES = 100
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a deleted batch is removed."""
-
-    batch_id: str
-    line: int
-    ended: bool
 
 
 class Retention:
@@ -40,17 +33,27 @@ class Retention:
         settings: Settings,
         stopping: Event | None = None,
         block_rows: int = BLOCK_ROWS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._batches_s = settings.retention_batches_s
         self._images_s = settings.retention_images_s
         self._stopping = stopping or Event()
         self._block_rows = block_rows
+        self._troubled = Troubled("retention", clock=clock)
 
     def step(self) -> bool:
         """A block of each kind, and one deleted batch as a whole; False when there was nothing to remove."""
-        removed = [self._files(), self._old_batches(), self._jobs(), self._images(), self._deleted_batch()]
-        return any(removed)
+        kinds = (self._files, self._old_batches, self._jobs, self._images, self._deleted_batch)
+        return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
+
+    def _spared(self, kind: Callable[[], int]) -> int:
+        """What the kind removes; nothing while it rests from a fault, which keeps the others from nothing."""
+        removed = 0
+        if kind.__name__ not in self._troubled.ids:
+            with self._troubled.sparing(kind.__name__):
+                removed = kind()
+        return removed
 
     def _files(self) -> int:
         with transaction(self._sessions) as session:
@@ -79,32 +82,36 @@ class Retention:
             gone = removal.remove_old_images(session, unused_for_s=self._images_s, limit=self._block_rows)
         return _counted("images", gone)
 
-    def _deleted_batch(self) -> bool:
+    def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""
-        done: Progress | None = None
-        while not self._stopping.is_set():
-            done = self._remove_block(done)
-            if done is None or done.ended:
-                break
-        return done is not None
-
-    def _remove_block(self, done: Progress | None) -> Progress | None:
         with transaction(self._sessions) as session:
-            batch_id = store.lock_deleted(session)
-            if batch_id is None:
+            batch_id = store.lock_deleted(session, without=self._troubled.ids)
+        if batch_id is not None:
+            with self._troubled.sparing(batch_id):
+                self._remove(batch_id)
+        return batch_id is not None
+
+    def _remove(self, batch_id: str) -> None:
+        line: int | None = 0
+        while line is not None and not self._stopping.is_set():
+            line = self._remove_block(batch_id, line)
+
+    def _remove_block(self, batch_id: str, line: int) -> int | None:
+        """The line to go on behind, not over all the dead rows again; None where nothing is left for us."""
+        with transaction(self._sessions) as session:
+            if store.lock_deleted(session, only=batch_id) is None:
                 return None
-            # From there on, not over all the dead rows again. Another dispatcher may have taken our batch.
-            line = done.line if done and done.batch_id == batch_id else 0
             block = store.delete_jobs(session, batch_id, after_line=line, limit=self._block_rows)
             results = store.delete_results(session, batch_id, limit=self._block_rows)
             ended = max(block.jobs, results) < self._block_rows
             if ended:
                 store.delete_batch(session, batch_id)
         _counted("jobs", block.jobs)
-        if ended:
-            _counted("batches", 1)
-            log.info("batch_removed", batch=batch_id)
-        return Progress(batch_id, max(line, block.last_line), ended)
+        if not ended:
+            return max(line, block.last_line)
+        _counted("batches", 1)
+        log.info("batch_removed", batch=batch_id)
+        return None
 
 
 def _counted(table: str, rows: int) -> int:

@@ -6,17 +6,16 @@ from collections.abc import Callable
 import structlog
 
 from app import telemetry
-from app.db import Sessions, is_outage, transaction
+from app.db import Sessions, transaction
 from app.store import endings as store
 from app.store.endings import SweepTask
+from app.troubled import Troubled
 
 log = structlog.get_logger()
 
 BLOCK_JOBS = 5_000
 # Jobs that ran when their batch was closed come back seldom: a look now and then is enough.
 AGAIN_AFTER_S = 5.0
-# A batch whose sweep met a fault of ours is left for so long: the others must not wait for it.
-TROUBLED_S = 60.0
 
 
 class Sweeper:
@@ -33,30 +32,19 @@ class Sweeper:
         self._sessions = sessions
         self._block_jobs = block_jobs
         self._again_after_s = again_after_s
-        self._clock = clock
-        self._troubled: dict[str, float] = {}
+        self._troubled = Troubled("sweep", clock=clock)
 
     def step(self) -> bool:
         """Expire what is due and sweep one batch; False when there is none."""
-        now = self._clock()
-        self._troubled = {batch_id: until for batch_id, until in self._troubled.items() if until > now}
         with transaction(self._sessions) as session:
             expired = store.expire_batches(session)
-            task = store.find_to_sweep(session, again_after_s=self._again_after_s, without=self._troubled)
+            task = store.find_to_sweep(session, again_after_s=self._again_after_s, without=self._troubled.ids)
         for batch_id in expired:
             log.info("batch_expired", batch=batch_id)
         if task is not None:
-            self._try(task)
+            with self._troubled.sparing(task.id):
+                self._sweep(task)
         return task is not None
-
-    def _try(self, task: SweepTask) -> None:
-        try:
-            self._sweep(task)
-        except Exception as error:
-            if is_outage(error):
-                raise
-            self._troubled[task.id] = self._clock() + TROUBLED_S
-            log.exception("sweep_failed", batch=task.id)
 
     def _sweep(self, task: SweepTask) -> None:
         line = jobs = 0

@@ -7,6 +7,7 @@ from app.errors import LineError
 from app.pace import next_pace
 from app.store import watch as store
 from app.store.watch import Commonest, Failing
+from app.troubled import Troubled
 
 log = structlog.get_logger()
 
@@ -19,6 +20,7 @@ class Watch:
     def __init__(self, *, sessions: Sessions, every_s: float) -> None:
         self._sessions = sessions
         self._every_s = every_s
+        self._troubled = Troubled("watch")
 
     def step(self) -> bool:
         """Always False: the next look is for later."""
@@ -38,12 +40,18 @@ class Watch:
     def _brake(self) -> None:
         with transaction(self._sessions) as session:
             failing = store.find_failing(session)
+        resting = self._troubled.ids
         for batch in failing:
-            with transaction(self._sessions) as session:
-                error = stop_error(batch, store.read_commonest(session, batch.batch_id))
-                stopped = store.stop_batch(session, batch.batch_id, error)
-            if stopped:
-                log.warning("batch_stopped", batch=batch.batch_id, failed=batch.failed)
+            if batch.batch_id not in resting:
+                with self._troubled.sparing(batch.batch_id):
+                    self._stop(batch)
+
+    def _stop(self, batch: Failing) -> None:
+        with transaction(self._sessions) as session:
+            error = stop_error(batch, store.read_commonest(session, batch.batch_id))
+            stopped = store.stop_batch(session, batch.batch_id, error)
+        if stopped:
+            log.warning("batch_stopped", batch=batch.batch_id, failed=batch.failed)
 
 
 def stop_error(batch: Failing, commonest: Commonest) -> LineError:

@@ -1,6 +1,7 @@
 """Rows for tests of store, dispatcher and runner: a tenant, its batches, images and jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,3 +131,20 @@ class Rows:
     def _next_line(self, batch_id: str) -> int:
         self._lines[batch_id] = self._lines.get(batch_id, 0) + 1
         return self._lines[batch_id]
+
+
+@contextmanager
+def stuck(rows: Rows, table: str, batch_id: str, column: str = "batch_id") -> Iterator[None]:
+    """While the block runs, no row of this batch in `table` can be changed or deleted: a fault of ours."""
+    rows.run(
+        f"""
+        CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN IF OLD.{column} = '{batch_id}' THEN RAISE 'stuck'; END IF;
+           RETURN coalesce(NEW, OLD); END $$
+        """
+    )
+    rows.run(f"CREATE TRIGGER stuck BEFORE UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION stuck()")
+    try:
+        yield
+    finally:
+        rows.run("DROP FUNCTION stuck CASCADE")

@@ -77,20 +77,22 @@ def delete_result_files(session: Session, batch_ids: Sequence[str]) -> list[Dele
     return [DeletedFile(*row) for row in rows]
 
 
-def lock_deleted(session: Session) -> str | None:
+def lock_deleted(session: Session, *, only: str | None = None, without: Sequence[str] = ()) -> str | None:
     """A batch that is gone for its owner, locked until the transaction ends; others take the next one.
 
-    One whose jobs a retry still copies is not taken.
+    One whose jobs a retry still copies is not taken. `only` is the one to take, if it is not taken yet.
     """
     return session.execute(
         text(
             """
-            SELECT id FROM batches WHERE deleted_at IS NOT NULL AND NOT EXISTS (
+            SELECT id FROM batches WHERE deleted_at IS NOT NULL AND id <> ALL(:without)
+                AND (CAST(:only AS text) IS NULL OR id = :only) AND NOT EXISTS (
                 SELECT FROM batches retry WHERE retry.retry_of = batches.id AND retry.ingested_at IS NULL
                     AND retry.status IN ('validating', 'cancelling', 'finalizing'))
             ORDER BY deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED
             """
-        )
+        ),
+        {"only": only, "without": list(without)},
     ).scalar_one_or_none()
 
 

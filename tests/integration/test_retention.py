@@ -25,6 +25,7 @@ from app.store.images import ImageWish, StoredImage, find_kept, keep_image, want
 from app.store.retention import mark_batch
 from app.sweep import Sweeper
 from tests.desk import PIXEL, Desk, image, line, lines
+from tests.rows import Rows, stuck
 from tests.waiting import eventually
 
 LIFE_S = 30 * DAY_S
@@ -215,6 +216,31 @@ def test_a_removal_that_breaks_off_is_taken_up_by_the_next(
     assert desk.count("jobs") == desk.count("answers") == 3
     settle(retention)
     assert tables(desk) == {}
+
+
+def test_a_batch_that_cannot_be_removed_keeps_no_other_from_it(
+    desk: Desk, ingest: Ingest, finalize: Finalize, retention: Retention
+) -> None:
+    first, second = (ended(desk, ingest, finalize, lines(2)) for _ in range(2))
+    for batch_id in (first, second):
+        with transaction(desk.sessions) as session:
+            assert mark_batch(session, desk.tenant, batch_id)
+    with stuck(Rows(desk.sessions), "jobs", first):
+        settle(retention)
+    assert Rows(desk.sessions).all("SELECT id FROM batches") == [first]
+
+
+def test_a_kind_that_cannot_be_removed_keeps_no_other_from_it(
+    desk: Desk, ingest: Ingest, finalize: Finalize, retention: Retention
+) -> None:
+    batch_id = ended(desk, ingest, finalize, lines(2))
+    age(desk, LIFE_S + 1)
+    with transaction(desk.sessions) as session:
+        assert mark_batch(session, desk.tenant, batch_id)
+    desk.execute("UPDATE files SET expires_at = now() WHERE purpose = 'batch_output'")
+    with stuck(Rows(desk.sessions), "files", desk.tenant, "tenant_id"):
+        settle(retention)
+    assert desk.count("batches") == 0
 
 
 def test_a_deleted_batch_waits_for_the_retry_that_copies_its_jobs(

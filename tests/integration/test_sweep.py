@@ -4,7 +4,8 @@ import pytest
 
 from app.db import Sessions, transaction
 from app.store import batches, endings
-from app.sweep import TROUBLED_S, Sweeper
+from app.sweep import Sweeper
+from app.troubled import REST_S
 from tests.rows import Rows
 
 
@@ -38,7 +39,7 @@ def test_a_batch_whose_sweep_failed_is_tried_again(db: Sessions, rows: Rows, tro
     sweeper.step()
     rows.run("DELETE FROM results")
     assert not sweeper.step(), "it is left alone for a while"
-    now = TROUBLED_S + 1
+    now = REST_S + 1
     assert sweeper.step()
     assert rows.counts(troubled) == (2, 0, 2)
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.db import Sessions
 from app.watch import Watch
-from tests.rows import Rows
+from tests.rows import Rows, stuck
 
 
 @pytest.fixture
@@ -127,3 +127,14 @@ def test_a_batch_whose_last_job_has_ended_is_not_stopped(watch: Watch, rows: Row
     rows.fail(*rows.add_jobs(5, batch_id="batch_1"))
     watch.step()
     assert rows.one("SELECT status FROM batches") == "in_progress", "finalize completes it"
+
+
+def test_a_batch_that_cannot_be_stopped_keeps_no_other_from_it(watch: Watch, rows: Rows) -> None:
+    rows.add_batch("batch_2")
+    for batch_id in ("batch_1", "batch_2"):
+        rows.fail(*rows.add_jobs(5, batch_id=batch_id)[:4])
+    set_brake(rows)
+    rows.run("UPDATE batches SET pace_at = now(), pace_ended = 4")  # measured just now: only the brake writes
+    with stuck(rows, "batches", "batch_1", "id"):
+        watch.step()
+    assert rows.all("SELECT status FROM batches ORDER BY id") == ["in_progress", "finalizing"]
