@@ -1,0 +1,104 @@
+"""A table as the input of a batch (ours): which columns hold what, and what is asked of every row."""
+
+import codecs
+import string
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+MOST_QUESTIONS = 100
+MOST_IMAGE_COLUMNS = 16
+# By the codec's own name. Those that are missing are no encodings of text files.
+ENCODINGS = frozenset(
+    {
+        *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "ascii", "mac-roman", "koi8-r"),
+        *("shift_jis", "cp932", "euc_jp", "gbk", "gb18030", "big5", "cp950", "euc_kr", "cp949"),
+        *(f"cp{page}" for page in (437, 850, 852, 866, *range(1250, 1259))),
+        *(f"iso8859-{part}" for part in range(1, 17) if part != 12),
+    }
+)
+
+
+def _without_nul(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("must not contain NUL characters")
+    return value
+
+
+def _encoding(value: str) -> str:
+    try:
+        name = codecs.lookup(value).name
+    except (LookupError, ValueError):
+        name = ""
+    if name not in ENCODINGS:
+        raise ValueError("must be an encoding such as 'utf-8', 'cp1252' or 'utf-16'")
+    return name
+
+
+def _delimiter(value: str) -> str:
+    if value in string.ascii_letters + string.digits + '"\r\n\0 ' or not value.isascii():
+        raise ValueError("must be one character such as ',', ';', '|' or a tab")
+    return value
+
+
+def _question_name(value: str) -> str:
+    if not value.isprintable() or value != value.strip():
+        raise ValueError("must be printable, without spaces around it")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+Column = Annotated[Text, Field(min_length=1, max_length=512)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+class Question(_Part):
+    """What is asked of each row; `{column}` in `ask` stands for the row's value, `{{` for a brace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_question_name)] = Field(
+        default="answer", description="the column that the answers get; with several questions also in ids"
+    )
+    ask: Annotated[Text, Field(min_length=1)] = Field(examples=["What colour is the {title}?"])
+    answer_schema: dict[str, Any] | None = Field(
+        default=None, alias="schema", description="a JSON schema that the answers keep to"
+    )
+
+
+class Table(_Part):
+    """How jobs are made of a table's rows: one per row and question."""
+
+    image_columns: list[Column] = Field(
+        default=["image"], min_length=1, max_length=MOST_IMAGE_COLUMNS, description="empty cells are left out"
+    )
+    id_column: Column | None = Field(default=None, description="else a row's id is its number, from 1")
+    questions: list[Question] = Field(default=[], max_length=MOST_QUESTIONS)
+    question_column: Column | None = Field(default=None, description="in place of `questions`")
+    system: Text | None = None
+    body: dict[str, Any] = Field(
+        default={},
+        description="what all requests share: model, max_tokens, temperature and so on; `detail` of images",
+        examples=[{"max_tokens": 64, "temperature": 0}],
+    )
+    format: Literal["csv", "tsv", "parquet", "zip", "txt"] | None = Field(
+        default=None, description="else by the file's name"
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1), AfterValidator(_delimiter)] | None = None
+    encoding: Annotated[str, Field(max_length=32), AfterValidator(_encoding)] | None = None
+
+    @model_validator(mode="after")
+    def _check_questions(self) -> Self:
+        if bool(self.questions) == (self.question_column is not None):
+            raise ValueError("needs either questions or question_column")
+        names = [question.name.casefold() for question in self.questions]
+        if len(set(names)) < len(names):
+            raise ValueError("questions must have names of their own")
+        return self
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if len(set(self.image_columns)) < len(self.image_columns):
+            raise ValueError("image_columns names a column twice")
+        return self
