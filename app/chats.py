@@ -19,7 +19,7 @@ from app.ids import job_name
 from app.jobs import Jobs
 from app.live_text import HeardText, Piece, text_channel
 from app.results import OUR_FAULTS, AnsweredJob, UnansweredJob
-from app.states import JobState
+from app.states import Endpoint, JobState
 from app.store import chats, workers
 from app.store.jobs import JobView
 
@@ -128,14 +128,14 @@ class Chats:
         self._threads.shutdown()
         await self._ear.close()
 
-    async def ask(self, tenant_id: str, body: Mapping[str, Json]) -> Chat:
-        """Accept a chat completion's body as a job; RequestError names what is wrong with it.
+    async def ask(self, tenant_id: str, body: Mapping[str, Json], endpoint: Endpoint = Endpoint.CHAT) -> Chat:
+        """Accept an endpoint's body as a job; RequestError names what is wrong with it.
 
         `Overloaded` when too many are open, `Unavailable` when no worker serves the model. Whoever gets the
         chat enters `holding` with it.
         """
         started = time.monotonic()
-        job = await asyncio.to_thread(self._submit, tenant_id, body)
+        job = await asyncio.to_thread(self._submit, tenant_id, body, endpoint)
         return Chat(tenant_id, job, started, time.monotonic() + self._timeout_s + GRACE_S)
 
     @contextmanager
@@ -163,10 +163,10 @@ class Chats:
             if chat.ended is None:
                 self._leave(chat.job.id)
 
-    def _submit(self, tenant_id: str, body: Mapping[str, Json]) -> JobView:
+    def _submit(self, tenant_id: str, body: Mapping[str, Json], endpoint: Endpoint) -> JobView:
         if (model := self._names.get(str(body.get("model")))) is not None:
             self._check_served(model)
-        return self._jobs.submit_chat(tenant_id, body, deadline_s=self._timeout_s)
+        return self._jobs.submit_chat(tenant_id, body, endpoint=endpoint, deadline_s=self._timeout_s)
 
     def _check_served(self, model: str) -> None:
         with transaction(self._sessions) as session:

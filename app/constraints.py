@@ -7,7 +7,8 @@ from functools import lru_cache
 from app.checks import Json, is_unicode, shown, wrong
 from app.grammars import json_grammar, refusal
 
-FIELDS = frozenset({"response_format", "structured_outputs", "guided_choice"})
+GUIDES = frozenset({"structured_outputs", "guided_choice"})  # vLLM's, at every endpoint
+FIELDS = GUIDES | {"response_format"}
 
 # A schema stands in every job that has it. Thousands of properties would take seconds to compile.
 MOST_SCHEMA_BYTES = 32_768
@@ -51,6 +52,13 @@ def _response_format(param: str, value: Json) -> dict[str, Json] | None:
             raise wrong(
                 param, f"{param}.type must be 'text', 'json_object' or 'json_schema', not {shown(kind)}."
             )
+
+
+def read_text_format(param: str, value: Json) -> dict[str, Json] | None:
+    """`text.format` of the Responses API: there the schema lies beside its type."""
+    if isinstance(value, dict) and value.get("type") == "json_schema":
+        return _json_schema(param, {name: given for name, given in value.items() if name != "type"})
+    return _response_format(param, value)
 
 
 def _json_schema(param: str, value: Json) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from threading import Event
 
 import structlog
@@ -71,7 +72,7 @@ class Finalize:
         return True
 
     def _finish(self, task: FinalizeTask) -> None:
-        output = self._write(task, "output", task.completed, _read_output)
+        output = self._write(task, "output", task.completed, partial(_read_output, task.endpoint))
         errors = self._write(task, "error", task.failed, _read_errors)
         with transaction(self._sessions) as session:
             ended = store.end_batch(
@@ -126,9 +127,9 @@ class Finalize:
             raise FatalWork("counts_differ", f"Batch {task.id} has {count} lines where it counts {expected}.")
 
 
-def _read_output(session: Session, batch_id: str, after_line: int, limit: int) -> Page:
+def _read_output(endpoint: str, session: Session, batch_id: str, after_line: int, limit: int) -> Page:
     jobs = store.read_answered(session, batch_id, after_line=after_line, limit=limit)
-    return [(job.line, output_line(job)) for job in jobs]
+    return [(job.line, output_line(job, endpoint)) for job in jobs]
 
 
 def _read_errors(session: Session, batch_id: str, after_line: int, limit: int) -> Page:

@@ -15,9 +15,10 @@ from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, Overloaded, RequestError
 from app.ids import job_name, job_number
 from app.limits import Limits
+from app.lines import PARSERS
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
-from app.states import Priority
+from app.states import Endpoint, Priority
 from app.store import notices
 from app.store.chats import count_open
 from app.store.files import read_file
@@ -72,11 +73,13 @@ class Jobs:
         terms = Terms(wish.image_params, wish.deadline_s, wish.priority)
         return self._accept(tenant_id, self._check(wish), terms)
 
-    def submit_chat(self, tenant_id: str, body: Mapping[str, Json], *, deadline_s: float) -> JobView:
-        """Accept the body of a chat completion as a job of the highest class."""
+    def submit_chat(
+        self, tenant_id: str, body: Mapping[str, Json], *, endpoint: Endpoint, deadline_s: float
+    ) -> JobView:
+        """Accept the body of a chat completion or response as a job of the highest class."""
         if refusal := self._limits.refusal():
             raise refusal
-        request = parse_chat_body(body, self._rules)
+        request = PARSERS[endpoint](body, self._rules)
         return self._accept(tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE))
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:

@@ -1,13 +1,16 @@
 """One line of a batch's input file: a job, or what is wrong with it. Pure, and for any bytes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.chat import ChatRequest, ChatRules, UnusableImage, parse_chat_body
+from app.chat import ChatRequest, ChatRules, parse_chat_body
 from app.checks import Json, is_unicode, missing, shown, wrong
 from app.config import MIB
 from app.errors import LineError, RequestError
+from app.messages import UnusableImage
+from app.responses import parse_responses_body
+from app.states import Endpoint
 
 # An image of 20 MiB is 27 MiB of base64.
 MAX_LINE_BYTES = 32 * MIB
@@ -16,6 +19,12 @@ FIELDS = ("custom_id", "method", "url", "body")
 BOM = b"\xef\xbb\xbf"
 JSON_SPACE = b" \t\r\n"
 ONE_PER_LINE = "A batch file is JSON Lines (JSONL): one JSON object per line."
+
+# Whichever endpoint a body is for, it makes the same kind of request.
+PARSERS: Mapping[str, Callable[[Json, ChatRules], ChatRequest]] = {
+    Endpoint.CHAT: parse_chat_body,
+    Endpoint.RESPONSES: parse_responses_body,
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ def parse_line(raw: bytes | None, line: int, rules: LineRules) -> ParsedLine | B
         fields = _object(raw, line)
         custom_id = _custom_id(fields)
         _check_envelope(fields, rules.endpoint)
-        return ParsedLine(line, custom_id, _request(fields["body"], rules.chat))
+        return ParsedLine(line, custom_id, _request(fields["body"], rules))
     except UnusableImage as error:
         return BadLine(custom_id, _line_error(error, line), line, error.model)
     except RequestError as error:
@@ -159,10 +168,10 @@ def _check_envelope(fields: Mapping[str, Json], endpoint: str) -> None:
         )
 
 
-def _request(body: Json, rules: ChatRules) -> ChatRequest:
+def _request(body: Json, rules: LineRules) -> ChatRequest:
     """The body's request; params of errors are told from the line's root."""
     try:
-        return parse_chat_body(body, rules)
+        return PARSERS[rules.endpoint](body, rules.chat)
     except RequestError as error:
         error.param = f"body.{error.param}" if error.param else "body"
         raise

@@ -38,6 +38,7 @@ from app.routes.jobs import job_routes
 from app.routes.metrics import metrics_routes
 from app.routes.models import model_routes
 from app.routes.progress import progress_routes
+from app.routes.responses import response_routes
 from app.served import ServedModels
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
@@ -144,6 +145,7 @@ def build_app(services: Services) -> FastAPI:
         progress_routes(progress=services.progress, retries=services.retries, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
+        response_routes(chats=services.chats, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),

@@ -1,12 +1,12 @@
 """An ended job as its line in a batch's output or error file. Pure: the same job gives the same bytes."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.states import BATCH_FAILED, JobState
+from app.states import BATCH_FAILED, Endpoint, JobState
 
 # Codes of failures that are not the request's own: told as status 500, all others as 400.
 OUR_FAULTS = frozenset(
@@ -68,9 +68,6 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", "
 # Legal inside a JSON string, but many readers end a line there (Python's str.splitlines among them).
 _LINE_BREAKERS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
-# Made once: json.dumps makes an encoder for every call that does not want its defaults.
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
 Body = Mapping[str, Any]  # JSON to be
 
 # Of each token: its text, its log probability, and the likeliest ones in its place with theirs.
@@ -109,8 +106,9 @@ class UnansweredJob:
     error_param: str | None
 
 
-def output_line(job: AnsweredJob) -> bytes:
-    return _line(job.id, job.custom_id, response=_response(job.id, 200, completion(job)), error=None)
+def output_line(job: AnsweredJob, endpoint: str) -> bytes:
+    body = BODIES[endpoint](job)
+    return _line(job.id, job.custom_id, response=_response(job.id, 200, body), error=None)
 
 
 def error_line(job: UnansweredJob) -> bytes:
@@ -147,9 +145,9 @@ def may_pass(code: str) -> bool:
     )
 
 
-def result_object(job: AnsweredJob | UnansweredJob, seq: int) -> bytes:
+def result_object(job: AnsweredJob | UnansweredJob, seq: int, endpoint: str) -> bytes:
     """A job as its file's line says it, with its number in the order of ends and its input line (ours)."""
-    line = output_line(job) if isinstance(job, AnsweredJob) else error_line(job)
+    line = output_line(job, endpoint) if isinstance(job, AnsweredJob) else error_line(job)
     return line.removesuffix(b"}\n") + f',"seq":{seq},"line":{job.line}}}'.encode()
 
 
@@ -187,6 +185,42 @@ def completion(job: AnsweredJob) -> Body:
     }
 
 
+def response(job: AnsweredJob) -> Body:
+    """The answer as a `response` object, with `vqueue` (ours) as in a completion and the model's revision."""
+    is_cut = job.finish_reason == "length"
+    status = "incomplete" if is_cut else "completed"
+    moment = int(job.finished_at.timestamp())
+    notes = {"notes": list(job.notes)} if job.notes else {}
+    return {
+        "id": f"resp_{job.id:016x}",
+        "object": "response",
+        "created_at": moment,
+        "completed_at": None if is_cut else moment,
+        "status": status,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "model": job.model,
+        "output": [_message(job, status)],
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "usage": {
+            "input_tokens": job.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": job.cached_tokens, "cache_write_tokens": 0},
+            "output_tokens": job.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": job.prompt_tokens + job.completion_tokens,
+        },
+        "vqueue": {"revision": job.revision, **notes},
+    }
+
+
+BODIES: Mapping[str, Callable[[AnsweredJob], Body]] = {
+    Endpoint.CHAT: completion,
+    Endpoint.RESPONSES: response,
+}
+
+
 def logprobs(stored: StoredLogprobs | None) -> Body | None:
     """In OpenAI's shape."""
     if stored is None:
@@ -196,6 +230,25 @@ def logprobs(stored: StoredLogprobs | None) -> Body | None:
         for token, logprob, others in stored
     ]
     return {"content": content, "refusal": None}
+
+
+def _message(job: AnsweredJob, status: str) -> Body:
+    text = {"type": "output_text", "text": job.text, "annotations": []}
+    if told := logprobs(job.logprobs):
+        text["logprobs"] = [_with_bytes(token) for token in told["content"]]
+    return {
+        "id": f"msg_{job.id:016x}",
+        "type": "message",
+        "role": "assistant",
+        "status": status,
+        "content": [text],
+    }
+
+
+def _with_bytes(token: Body) -> Body:
+    """As the Responses API has it: an empty list where a completion's `bytes` is null."""
+    others = [{**other, "bytes": other["bytes"] or []} for other in token["top_logprobs"]]
+    return {**token, "bytes": token["bytes"] or [], "top_logprobs": others}
 
 
 def _why_never_run(job: UnansweredJob) -> tuple[str, str] | tuple[None, None]:

@@ -72,7 +72,7 @@ class FailureBrake(Request):
 
 class BatchCreate(Request):
     input_file_id: Annotated[Str, Field(max_length=128)]
-    endpoint: Literal["/v1/chat/completions"]
+    endpoint: Literal["/v1/chat/completions", "/v1/responses"]
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None
     output_expires_after: ExpiresAfter | None = None
@@ -130,6 +130,16 @@ class ChatCreate(BaseModel):
     messages: Any = Field(default=None, description="as in a batch's lines")
     stream: Any = Field(default=None, description="true: server-sent events")
     stream_options: Any = Field(default=None, description='{"include_usage": true} adds the usage')
+
+
+class ResponseCreate(BaseModel):
+    """A request of the Responses API, checked field by field as the body of a batch's line."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    model: Any = Field(default=None, description="one of GET /v1/models")
+    input: Any = Field(default=None, description="a text, or a list of messages")
+    instructions: Any = Field(default=None, description="the system's message")
 
 
 class FileObject(BaseModel):

@@ -30,6 +30,13 @@ class Priority(StrEnum):
     BACKGROUND = "background"  # what nobody else needs
 
 
+class Endpoint(StrEnum):
+    """What the lines of a batch may be requests to."""
+
+    CHAT = "/v1/chat/completions"
+    RESPONSES = "/v1/responses"
+
+
 class BatchStatus(StrEnum):
     """OpenAI's words for where a batch is."""
 

@@ -1,8 +1,7 @@
 """Chat completions over HTTP, whole or as server-sent events, for whoever holds the line."""
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Annotated, Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -16,18 +15,13 @@ from app.results import completion
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.edge import CLIENT_GONE
+from app.routes.held import HungUp, while_there, whole
 from app.routes.render import unix
 from app.schemas import ChatCreate
-
-T = TypeVar("T")
 
 # Nothing on the way may gather events before it passes them on.
 UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 STREAMING = {"stream", "stream_options"}
-
-
-class HungUp(Exception):
-    """The client has gone."""
 
 
 def chat_routes(*, chats: Chats, caller: Caller) -> APIRouter:
@@ -50,16 +44,11 @@ def chat_routes(*, chats: Chats, caller: Caller) -> APIRouter:
         try:
             if streaming.wanted:
                 return await _streamed(request, _events(chats, chat, streaming))
-            return await _while_there(request, _whole(chats, chat))
+            return JSONResponse(completion(await whole(request, chats, chat)))
         except HungUp:
             return Response(status_code=CLIENT_GONE)
 
     return router
-
-
-async def _whole(chats: Chats, chat: Chat) -> Response:
-    with chats.holding(chat):
-        return JSONResponse(completion(await chat.whole()))
 
 
 async def _events(chats: Chats, chat: Chat, streaming: Streaming) -> AsyncIterator[bytes]:
@@ -91,7 +80,7 @@ async def _streamed(request: Request, events: AsyncIterator[bytes]) -> Response:
     async def begin() -> bytes:
         return await anext(events)
 
-    first = await _while_there(request, begin())
+    first = await while_there(request, begin())
 
     async def all_events() -> AsyncIterator[bytes]:
         yield first
@@ -99,22 +88,3 @@ async def _streamed(request: Request, events: AsyncIterator[bytes]) -> Response:
             yield event
 
     return StreamingResponse(all_events(), media_type="text/event-stream", headers=UNBUFFERED)
-
-
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What the work gives; HungUp, and the work is cancelled, if the client goes before."""
-    working = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise HungUp
-    finally:
-        working.cancel()
-        gone.cancel()
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -104,7 +104,7 @@ def batch_list(page: batches.Page) -> BatchList:
 def result_list(page: ResultPage) -> bytes:
     """A `ResultList`, written by the same hand as the files: each result has the bytes of its line."""
     results = page.results
-    head = b",".join(result_object(one.job, one.seq) for one in results)
+    head = b",".join(result_object(one.job, one.seq, page.batch.endpoint) for one in results)
     tail = {
         "first_id": result_name(results[0].job.id) if results else None,
         "last_id": result_name(results[-1].job.id) if results else None,

@@ -16,6 +16,7 @@ class FinalizeTask:
 
     id: str
     tenant_id: str
+    endpoint: str
     ending: BatchStatus
     completed: int
     failed: int
@@ -53,7 +54,7 @@ def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None
                   AND completed + failed >= total AND total <= coalesce(:most, total)
                   AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-            RETURNING id, tenant_id, ending, completed, failed, output_expires_after_s
+            RETURNING id, tenant_id, endpoint, ending, completed, failed, output_expires_after_s
             """
         ),
         {"lease": lease_s, "most": most_jobs},
@@ -61,7 +62,13 @@ def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None
     if row is None:
         return None
     return FinalizeTask(
-        row.id, row.tenant_id, BatchStatus(row.ending), row.completed, row.failed, row.output_expires_after_s
+        id=row.id,
+        tenant_id=row.tenant_id,
+        endpoint=row.endpoint,
+        ending=BatchStatus(row.ending),
+        completed=row.completed,
+        failed=row.failed,
+        output_expires_after_s=row.output_expires_after_s,
     )
 
 

@@ -10,6 +10,7 @@ from openai import OpenAI
 
 from app.db import Sessions, transaction
 from app.results import error_line, output_line
+from app.states import Endpoint
 from app.store.endings import SweepTask, sweep_jobs
 from app.store.results import read_answered, read_unanswered
 from tests.rows import Rows
@@ -56,7 +57,10 @@ def test_a_result_has_the_bytes_of_its_line(http: httpx.Client, rows: Rows) -> N
     rows.fail(failed)
     with transaction(rows.sessions) as session:
         lines = [
-            *map(output_line, read_answered(session, "batch_1", after_line=0, limit=9)),
+            *(
+                output_line(job, Endpoint.CHAT)
+                for job in read_answered(session, "batch_1", after_line=0, limit=9)
+            ),
             *map(error_line, read_unanswered(session, "batch_1", after_line=0, limit=9)),
         ]
     body = http.get("/v1/batches/batch_1/results").content

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.chat import LOW_DETAIL_PIXELS, ChatRules, ModelRules
+from app.chat import ChatRules, ModelRules
 from app.lines import BadLine, LineRules, ParsedLine, RawLine, parse_line
+from app.messages import LOW_DETAIL_PIXELS
 from app.references import RefKind
 
 RULES = LineRules(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai.types.chat.chat_completion import ChoiceLogprobs
 
 from app.results import AnsweredJob, UnansweredJob, error_line, output_line
-from app.states import JobState
+from app.states import Endpoint, JobState
 
 ANSWERED = AnsweredJob(
     id=255,
@@ -37,13 +37,17 @@ FAILED = UnansweredJob(
 )
 
 
+def chat_line(job: AnsweredJob) -> bytes:
+    return output_line(job, Endpoint.CHAT)
+
+
 def read(line: bytes) -> dict[str, Any]:
     assert line.endswith(b"\n")
     return json.loads(line)
 
 
 def test_an_answer_is_a_chat_completion() -> None:
-    row = read(output_line(ANSWERED))
+    row = read(chat_line(ANSWERED))
     assert (row["id"], row["custom_id"], row["error"]) == ("batch_req_00000000000000ff", "r1", None)
     assert (row["response"]["status_code"], row["response"]["request_id"]) == (200, "req_00000000000000ff")
     assert row["response"]["body"] == {
@@ -71,7 +75,7 @@ def test_an_answer_is_a_chat_completion() -> None:
 
 def test_log_probabilities_have_openai_s_shape() -> None:
     stored = [("é", -0.25, [("é", -0.25), ("\ufffd", -1.5)])]
-    choice = read(output_line(replace(ANSWERED, logprobs=stored)))["response"]["body"]["choices"][0]
+    choice = read(chat_line(replace(ANSWERED, logprobs=stored)))["response"]["body"]["choices"][0]
     assert ChoiceLogprobs.model_validate(choice["logprobs"]).content
     assert choice["logprobs"]["content"] == [
         {
@@ -87,13 +91,13 @@ def test_log_probabilities_have_openai_s_shape() -> None:
 
 
 def test_notes_are_in_the_body_where_there_are_some() -> None:
-    body = read(output_line(replace(ANSWERED, notes=["repetition"])))["response"]["body"]
+    body = read(chat_line(replace(ANSWERED, notes=["repetition"])))["response"]["body"]
     assert body["vqueue"] == {"notes": ["repetition"]}
-    assert "vqueue" not in read(output_line(replace(ANSWERED, notes=[])))["response"]["body"]
+    assert "vqueue" not in read(chat_line(replace(ANSWERED, notes=[])))["response"]["body"]
 
 
 def test_a_cut_answer_says_length() -> None:
-    body = read(output_line(replace(ANSWERED, text='{"a', finish_reason="length")))["response"]["body"]
+    body = read(chat_line(replace(ANSWERED, text='{"a', finish_reason="length")))["response"]["body"]
     assert body["choices"][0]["finish_reason"] == "length"
 
 
@@ -136,7 +140,7 @@ def test_a_line_without_a_custom_id_says_null() -> None:
     "text", ["+1+cmd|' /C calc'!A0", "a\nb\r\x85\u2028\u2029\x1c\x0c", "é🧥", "\x1b[31m", ""]
 )
 def test_any_answer_comes_back_unchanged_in_one_line(text: str) -> None:
-    line = output_line(replace(ANSWERED, text=text, custom_id=text))
+    line = chat_line(replace(ANSWERED, text=text, custom_id=text))
     assert len(line.decode().splitlines()) == 1
     row = read(line)
     assert row["custom_id"] == text
@@ -145,5 +149,5 @@ def test_any_answer_comes_back_unchanged_in_one_line(text: str) -> None:
 
 @given(text=st.text(st.sampled_from('a"\\\n\u2028é/u0085\x85'), max_size=20))
 def test_every_text_survives_the_escapes(text: str) -> None:
-    row = read(output_line(replace(ANSWERED, text=text)))
+    row = read(chat_line(replace(ANSWERED, text=text)))
     assert row["response"]["body"]["choices"][0]["message"]["content"] == text
