@@ -444,3 +444,24 @@ workers = Table(
     moment("started_at", nullable=False, now=True),
     moment("heartbeat_at", nullable=False, now=True),
 )
+
+# What a client's Idempotency-Key has made: the same request with it makes nothing new for a day.
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("tenant_id", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),  # file or job; batches keep their own
+    Column("key", Text, primary_key=True),
+    Column("request_hash", Text, nullable=False),
+    Column("object_id", Text, nullable=False),
+    moment("created_at", nullable=False, now=True),
+    Index("ix_idempotency_keys_created_at", "created_at"),
+)
+
+# Hosts that asked with Retry-After to be left alone for a while.
+host_pauses = Table(
+    "host_pauses",
+    metadata,
+    Column("host", Text, primary_key=True),
+    moment("until", nullable=False),
+)

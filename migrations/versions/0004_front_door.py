@@ -18,6 +18,7 @@ def upgrade() -> None:
     _add_columns()
     _count_use()
     _tell_of_events()
+    _be_polite()
     op.create_index(
         "ix_batches_retry_of", "batches", ["retry_of"], postgresql_where=sa.text("retry_of IS NOT NULL")
     )
@@ -25,7 +26,15 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_batches_retry_of", table_name="batches")
-    for table in ("webhook_deliveries", "webhook_events", "webhook_endpoints", "audit_log", "usage"):
+    for table in (
+        "host_pauses",
+        "idempotency_keys",
+        "webhook_deliveries",
+        "webhook_events",
+        "webhook_endpoints",
+        "audit_log",
+        "usage",
+    ):
         op.drop_table(table)
     for table, columns in (
         ("jobs", ("key_id",)),
@@ -141,4 +150,24 @@ def _tell_of_events() -> None:
         "webhook_deliveries",
         ["due_at"],
         postgresql_where=sa.text("state = 'pending'"),
+    )
+
+
+def _be_polite() -> None:
+    """Nothing is made twice for a key, and no host is asked before it wants to be."""
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("tenant_id", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("request_hash", sa.Text, nullable=False),
+        sa.Column("object_id", sa.Text, nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+        sa.PrimaryKeyConstraint("tenant_id", "kind", "key", name="pk_idempotency_keys"),
+    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
+    op.create_table(
+        "host_pauses",
+        sa.Column("host", sa.Text, primary_key=True),
+        sa.Column("until", sa.DateTime(timezone=True), nullable=False),
     )
