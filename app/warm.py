@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vqueue.types import Result
+
 # In a batch's metadata: its images' features go to Redis at once, and its answers say what was there.
 WARM = "vqueue_warm"
 # What a warm job's answer is: its image, or its instruction's prefix, was there already or has been made.
@@ -32,16 +34,13 @@ class Summary:
     made: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
-    def answered(self, line: Json) -> None:
-        text = line["response"]["body"]["choices"][0]["message"]["content"]
-        if text == THERE:
+    def ended(self, result: Result) -> None:
+        if (failure := result.failure) is not None:
+            self.failures[failure.code or "unknown"] += 1
+        elif result.text == THERE:
             self.there += 1
         else:
             self.made += 1
-
-    def failed(self, line: Json) -> None:
-        error = line["error"] or line["response"]["body"]["error"]
-        self.failures[error["code"]] += 1
 
     def __str__(self) -> str:
         """One line of key=value pairs, and after it why something failed."""

@@ -1,1 +1,62 @@
 """A client of vqueue's HTTP API, for what the official `openai` SDK has no calls for."""
+
+from vqueue.client import AsyncClient, Client
+from vqueue.errors import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RateLimited,
+    ServerFault,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+    VqueueError,
+)
+from vqueue.inputs import FailureBrake, Question, Table
+from vqueue.types import (
+    Batch,
+    BatchExtras,
+    BatchPage,
+    ErrorCount,
+    ErrorDetail,
+    File,
+    Job,
+    JobAnswer,
+    LineError,
+    RequestCounts,
+    Result,
+    ResultPage,
+)
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BadRequest",
+    "Batch",
+    "BatchExtras",
+    "BatchPage",
+    "Client",
+    "Conflict",
+    "ErrorCount",
+    "ErrorDetail",
+    "FailureBrake",
+    "File",
+    "Forbidden",
+    "Job",
+    "JobAnswer",
+    "LineError",
+    "NotFound",
+    "Question",
+    "RateLimited",
+    "RequestCounts",
+    "Result",
+    "ResultPage",
+    "ServerFault",
+    "Table",
+    "TooLarge",
+    "Unauthorized",
+    "Unreachable",
+    "VqueueError",
+]

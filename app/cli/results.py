@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.api_client import ApiAway, ApiClient, ApiRefused, Json
 from app.cli.settings import ClientDataOption, find_client
 from app.results import as_line
+from vqueue import Client, ResultPage, VqueueError
 
 POLL_S = 2.0
 
@@ -33,10 +33,10 @@ def results(
     try:
         with closing(find_client(data)) as api:
             for page in _pages(api, batch, after=after, status=status, follow=follow):
-                for result in page["data"]:
-                    typer.echo(as_line(result), nl=False)
-                reached = page["last_seq"]
-    except ApiRefused as error:
+                for result in page.data:
+                    typer.echo(as_line(result.model_dump(exclude_unset=True)), nl=False)
+                reached = page.last_seq
+    except VqueueError as error:
         typer.echo(str(error), err=True)
         if reached:
             typer.echo(f"go on with --after {reached}", err=True)
@@ -46,14 +46,14 @@ def results(
         raise typer.Exit(130) from None
 
 
-def _pages(api: ApiClient, batch: str, *, after: int, status: str | None, follow: bool) -> Iterator[Json]:
+def _pages(api: Client, batch: str, *, after: int, status: str | None, follow: bool) -> Iterator[ResultPage]:
     """Page by page. Where we follow and were answered once, an API that is away is waited for."""
     answered = away = False
     while True:
         try:
-            page = api.results(batch, after=after, status=status)
-        except ApiAway as error:
-            if not (follow and answered):
+            page = api.results_page(batch, after=after, status=status)
+        except VqueueError as error:
+            if not (error.may_pass and follow and answered):
                 raise
             if not away:
                 typer.echo(f"{error}; waiting", err=True)
@@ -62,9 +62,9 @@ def _pages(api: ApiClient, batch: str, *, after: int, status: str | None, follow
             continue
         answered, away = True, False
         yield page
-        after = page["last_seq"]
-        if page["has_more"]:
+        after = page.last_seq
+        if page.has_more:
             continue
-        if page["ended"] or not follow:
+        if page.ended or not follow:
             return
         time.sleep(POLL_S)

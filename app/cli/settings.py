@@ -13,11 +13,11 @@ import typer
 from pydantic import SecretStr, ValidationError
 from sqlalchemy import Engine
 
-from app.api_client import ApiClient
 from app.config import Settings, read_settings
 from app.db import is_database_url, is_outage, lacks_tables, make_engine
 from app.local.folder import DEFAULT_DATA, DataFolder
 from app.local.postgres import url_in
+from vqueue import Client
 
 DATABASE_HINT = "Start it (`vqueue up` has one of its own), or set VQUEUE_DATABASE_URL or --data."
 # What Kubernetes tells every pod of a service whose name begins with ours.
@@ -79,12 +79,12 @@ def checked_settings() -> Settings:
     raise typer.Exit(2)
 
 
-def find_client(data: Path | None) -> ApiClient:
+def find_client(data: Path | None) -> Client:
     """The API of a data folder, or that which VQUEUE_URL and VQUEUE_API_KEY name; exits if there is none."""
     url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
     if data is None and (url or key):
         if url and key:
-            return ApiClient(url, key)
+            return _connect(url, key)
         # A folder's key must not be sent to another server, nor another's to this one.
         raise typer.BadParameter(f"{'VQUEUE_API_KEY' if url else 'VQUEUE_URL'} is missing: set both, or none")
     folder = data or DEFAULT_DATA
@@ -96,7 +96,14 @@ def find_client(data: Path | None) -> ApiClient:
             f"no key of a `vqueue up` can be read in {folder}: "
             f"give --data, or set VQUEUE_URL (such as {DEFAULT_URL}) and VQUEUE_API_KEY"
         ) from error
-    return ApiClient(url, key)
+    return _connect(url, key)
+
+
+def _connect(url: str, key: str) -> Client:
+    try:
+        return Client(url, key)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @contextmanager

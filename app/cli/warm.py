@@ -9,15 +9,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.api_client import ApiClient, ApiRefused
 from app.cli.settings import ClientDataOption, checked_settings, find_client
 from app.errors import WorkError
 from app.objects import make_objects
 from app.warm import WARM, WINDOW, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
+from vqueue import Client, VqueueError
 
 POLL_S = 2.0
 BATCH_LINES = 10_000
-ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
 def warm(
@@ -57,7 +56,7 @@ def warm(
             )
             while part := list(islice(lines, BATCH_LINES)):
                 _run(api, part, summary)
-    except (ApiRefused, UnreadableCatalog, WorkError, UnicodeDecodeError) as error:
+    except (VqueueError, UnreadableCatalog, WorkError, UnicodeDecodeError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
     typer.echo(str(summary))
@@ -79,17 +78,15 @@ def _listed(prefix: str | None) -> Iterator[str]:
         raise UnreadableCatalog(f"no key in the bucket {bucket!r} begins with {start!r}")
 
 
-def _run(api: ApiClient, lines: Sequence[bytes], summary: Summary) -> None:
+def _run(api: Client, lines: Sequence[bytes], summary: Summary) -> None:
     """One batch, awaited. Interrupted, it goes on by itself."""
-    file_id = api.upload("warm.jsonl", lines)
-    batch = api.create_batch(file_id, window=WINDOW, metadata={WARM: "on"})
-    typer.echo(f"{batch['id']}: {len(lines)} jobs", err=True)
-    while batch["status"] not in ENDED:
+    file = api.upload(b"".join(lines), name="warm.jsonl")
+    batch = api.create_batch(file.id, completion_window=WINDOW, metadata={WARM: "on"})
+    typer.echo(f"{batch.id}: {len(lines)} jobs", err=True)
+    while not batch.ended:
         time.sleep(POLL_S)
-        batch = api.batch(batch["id"])
-    if batch["status"] == "failed":
-        raise ApiRefused(f"{batch['id']} did not pass: {batch['errors']['data'][0]['message']}")
-    for line in api.lines(batch["output_file_id"]):
-        summary.answered(line)
-    for line in api.lines(batch["error_file_id"]):
-        summary.failed(line)
+        batch = api.batch(batch.id)
+    if batch.status == "failed" and batch.errors:
+        raise VqueueError(f"{batch.id} did not pass: {batch.errors.data[0].message}")
+    for result in api.results(batch.id):
+        summary.ended(result)

@@ -1,19 +1,16 @@
 """What to warm is read from catalogs, and what became of it from the answers."""
 
-from contextlib import closing
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
-from app.api_client import ApiClient, ApiRefused
 from app.chat import chat_rules
 from app.config import Settings
 from app.lines import LineRules, ParsedLine, parse_line
 from app.store.jobs import ClaimedJob
-from app.warm import MADE, THERE, Json, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
+from app.warm import MADE, THERE, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
+from vqueue import Result
 from workers.engine.base import Answer, Note, Usage
 from workers.warming import tell_warmth
 
@@ -67,42 +64,18 @@ def test_what_is_asked_is_a_line_that_the_api_takes() -> None:
 def test_the_summary_counts_and_gives_reasons() -> None:
     summary = Summary()
     for text in (MADE, MADE, THERE):
-        summary.answered(answered(text))
+        summary.ended(answered(text))
     for code in ("http_404", "corrupt_image", "http_404"):
-        summary.failed({"error": None, "response": {"body": {"error": {"code": code}}}})
-    summary.failed({"error": {"code": "batch_expired"}, "response": None})
+        summary.ended(Result(seq=1, response={"status_code": 400, "body": {"error": {"code": code}}}))
+    summary.ended(Result(seq=1, error={"code": "batch_expired"}))
     assert str(summary) == (
         "warm: stored=3 encoded=2 there=1 failed=4 (http_404 x 2, corrupt_image x 1, batch_expired x 1)"
     )
 
 
-def answered(text: str) -> Json:
-    return {"response": {"body": {"choices": [{"message": {"content": text}}]}}}
-
-
-class Nowhere(BaseHTTPRequestHandler):
-    """Answers 404 to everything."""
-
-    def do_GET(self) -> None:
-        self.send_response(404)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-def test_a_url_without_v1_that_leads_nowhere_is_told_what_it_lacks() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Nowhere) as server:
-        Thread(target=server.serve_forever).start()
-        told = [refused(f"http://127.0.0.1:{server.server_port}{path}") for path in ("", "/v1")]
-        server.shutdown()
-    assert ["ends in /v1" in text for text in told] == [True, False]
-
-
-def refused(url: str) -> str:
-    with closing(ApiClient(url, "key")) as api, pytest.raises(ApiRefused) as caught:
-        api.models()
-    return str(caught.value)
+def answered(text: str) -> Result:
+    body = {"choices": [{"message": {"content": text}}]}
+    return Result(seq=1, response={"status_code": 200, "body": body})
 
 
 @pytest.mark.parametrize(

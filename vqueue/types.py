@@ -1,0 +1,142 @@
+"""The objects that the API answers with. Fields that this version does not know are kept."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
+
+
+class Answered(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class File(Answered):
+    id: str
+    bytes: int = 0
+    filename: str = ""
+    purpose: str = ""
+    created_at: int = 0
+    expires_at: int | None = None
+
+
+class RequestCounts(Answered):
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+
+
+class LineError(Answered):
+    """Why a batch's file did not pass; `line` and `param` say where, if it is in one place."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+class LineErrors(Answered):
+    data: list[LineError] = []
+
+
+class ErrorCount(Answered):
+    """How many jobs failed of a code; line and message are those of the first that was noted."""
+
+    code: str
+    count: int
+    line: int | None = None
+    message: str = ""
+    type: str = "invalid_request_error"
+    retryable: bool = False
+
+
+class BatchExtras(Answered):
+    """What vqueue tells of a batch beyond OpenAI's fields."""
+
+    priority: str = "standard"
+    retry_of: str | None = None
+    pace: float | None = None
+    estimated_completion_at: int | None = None
+    errors_by_code: list[ErrorCount] = []
+    report: dict[str, Any] | None = None
+
+
+class Batch(Answered):
+    id: str
+    status: str
+    input_file_id: str = ""
+    endpoint: str = ""
+    completion_window: str = ""
+    created_at: int = 0
+    expires_at: int | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    request_counts: RequestCounts = RequestCounts()
+    errors: LineErrors | None = None
+    metadata: dict[str, str] | None = None
+    vqueue: BatchExtras = BatchExtras()
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+
+class BatchPage(Answered):
+    data: list[Batch]
+    has_more: bool = False
+
+
+class ErrorDetail(Answered):
+    code: str | None = None
+    message: str = ""
+
+
+class Result(Answered):
+    """How a job ended: what its line of the output or error file says, with its number and its input line."""
+
+    id: str = ""
+    custom_id: str | None = None
+    response: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    seq: int
+    line: int = 0
+
+    @property
+    def text(self) -> str | None:
+        """The answer; None where there is none."""
+        if self.failure or not self.response:
+            return None
+        return self.response["body"]["choices"][0]["message"]["content"]
+
+    @property
+    def failure(self) -> ErrorDetail | None:
+        """Why there is no answer."""
+        found = self.error
+        if found is None and self.response and self.response["status_code"] >= 400:
+            found = self.response["body"]["error"]
+        return None if found is None else ErrorDetail.model_validate(found)
+
+
+class ResultPage(Answered):
+    """`last_seq` is the `after` of the next page; `has_more` false and `ended` true: that was all."""
+
+    data: list[Result]
+    last_seq: int
+    has_more: bool = False
+    ended: bool = False
+
+
+class JobAnswer(Answered):
+    text: str
+    finish_reason: str
+
+
+class Job(Answered):
+    id: str
+    status: str
+    answer: JobAnswer | None = None
+    error: ErrorDetail | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
