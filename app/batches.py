@@ -1,6 +1,5 @@
 """Batches: submitted once however often they are sent, read, listed, cancelled."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from app.files import BATCH
 from app.ids import new_batch_id
 from app.limits import Limits
 from app.removal import remove_batch
+from app.repeats import hash_request, key_reused
 from app.states import BatchStatus, Priority
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
@@ -161,9 +161,7 @@ def submitted_before(
     else:
         earlier = None
     if earlier is not None and earlier.request_hash != request_hash:
-        raise Conflict(
-            "This Idempotency-Key was used before, with another request.", code="idempotency_key_reused"
-        )
+        raise key_reused()
     if earlier is not None:
         log.info("batch_repeated", batch=earlier.id)
     return earlier
@@ -188,7 +186,7 @@ def hash_wish(wish: Wish) -> str:
         del said["priority"]
     if wish.brake is None:
         del said["brake"]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hash_request(said)
 
 
 def _check_input(session: Session, tenant_id: str, file_id: str) -> None:

@@ -1,5 +1,6 @@
 """Files: streamed in from a form, listed, read back, deleted."""
 
+import hashlib
 import mimetypes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -8,16 +9,18 @@ from dataclasses import dataclass
 import structlog
 
 from app.db import Sessions, transaction
-from app.errors import NotFound, RequestError, TooLarge, WorkError
+from app.errors import Conflict, NotFound, RequestError, TooLarge, WorkError
 from app.ids import file_key, new_file_id
 from app.limits import Limits
 from app.multipart import Part
 from app.objects import ObjectStore
 from app.removal import remove_file
+from app.repeats import Once, hash_request
 from app.store import files as store
 from app.store.files import FileRow, NewFile
 
 BATCH = "batch"
+FILE = "file"
 # What clients may upload: input of batches, and images that jobs name by file id.
 PURPOSES = (BATCH, "vision", "user_data")
 # OpenAI's limit for files of other purposes than batch.
@@ -50,6 +53,7 @@ class _Draft:
     filename: str
     content_type: str
     bytes: int
+    digest: str  # hex sha256 of the bytes
 
 
 class Files:
@@ -69,8 +73,10 @@ class Files:
         self._longest_s = longest_s
         self._max_bytes = dict.fromkeys(PURPOSES, FILE_BYTES) | {BATCH: batch_max_bytes}
 
-    def upload(self, tenant_id: str, parts: Iterable[Part]) -> FileRow:
+    def upload(self, tenant_id: str, parts: Iterable[Part], *, idempotency_key: str | None = None) -> FileRow:
         """Keep the file of a form. Its bytes pass through unheld; the fields may come in any order.
+
+        With the key of an earlier form that said the same, bytes included, the file that it made.
 
         What was stored is taken back when the form turns out to be wrong. Only a crash, or Postgres failing
         at the end, may leave bytes behind that no file points to: `app.orphans` finds those.
@@ -91,11 +97,14 @@ class Files:
             new = self._check(tenant_id, draft, fields)
         except BaseException:
             if draft is not None:
-                with suppress(WorkError):  # the first error is the one to tell
-                    self._objects.delete(draft.key)
+                self._drop(draft.key)
             raise
-        with transaction(self._sessions) as session:
-            return store.insert_file(session, new)
+        if not idempotency_key:
+            with transaction(self._sessions) as session:
+                return store.insert_file(session, new)
+        digest = draft.digest if draft else ""
+        said = [digest, new.purpose, new.filename, new.content_type, new.expires_after_s]
+        return self._insert_once(new, Once(tenant_id, FILE, idempotency_key, hash_request(said)))
 
     def read(self, tenant_id: str, file_id: str) -> FileRow:
         """A file of this tenant; `NotFound` for one that is not, or has expired."""
@@ -145,6 +154,25 @@ class Files:
         except WorkError as error:
             log.info("file_bytes_left", file=file_id, code=error.code)
 
+    def _insert_once(self, new: NewFile, once: Once) -> FileRow:
+        """The file, or the one that the same request has made; then the bytes of this one are let go."""
+        try:
+            with transaction(self._sessions) as session:
+                made = once.made(session)
+                earlier = store.read_file(session, new.tenant_id, made) if made else None
+                if earlier is None:
+                    once.note(session, new.id)
+                    return store.insert_file(session, new)
+        except Conflict:
+            self._drop(new.object_key)
+            raise
+        self._drop(new.object_key)
+        return earlier
+
+    def _drop(self, key: str) -> None:
+        with suppress(WorkError):  # the first error is the one to tell
+            self._objects.delete(key)
+
     def _store(self, tenant_id: str, file_id: str, part: Part, purpose: str | None) -> _Draft:
         """Stream the file's bytes away. What is known of its purpose by now is checked before."""
         filename = _clean_filename(part.filename or "")
@@ -152,11 +180,18 @@ class Files:
             _check_purpose(purpose, filename)
         key, content_type = file_key(tenant_id, file_id), _content_type(part.content_type, filename)
         most = self._max_bytes[purpose] if purpose else max(self._max_bytes.values())
+        digest = hashlib.sha256()
+
+        def noted() -> Iterator[bytes]:
+            for block in part.blocks():
+                digest.update(block)
+                yield block
+
         try:
-            size = self._objects.put_stream(key, part.blocks(), content_type=content_type, max_bytes=most)
+            size = self._objects.put_stream(key, noted(), content_type=content_type, max_bytes=most)
         except TooLarge:
             raise _too_large(most) from None
-        return _Draft(file_id, key, filename, content_type, size)
+        return _Draft(file_id, key, filename, content_type, size, digest.hexdigest())
 
     def _check(self, tenant_id: str, draft: _Draft | None, fields: Mapping[str, str]) -> NewFile:
         """The file as the whole form describes it."""

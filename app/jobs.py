@@ -18,6 +18,7 @@ from app.limits import Limits
 from app.lines import PARSERS
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
+from app.repeats import Once, hash_request
 from app.states import Endpoint, Priority
 from app.store import notices
 from app.store.chats import count_open
@@ -27,6 +28,7 @@ from app.store.jobs import JobView, NewJob, insert_job, read_job
 from app.store.retention import delete_job
 
 BUSY_RETRY_S = 2
+JOB = "job"
 
 log = structlog.get_logger()
 
@@ -54,6 +56,7 @@ class Terms:
     image_params: Sequence[str]
     deadline_s: float | None
     priority: Priority
+    once: Once | None = None
 
 
 class Jobs:
@@ -66,11 +69,17 @@ class Jobs:
         self._reuse_s = settings.fetch_reuse_s
         self._most = settings.interactive_max
 
-    def submit(self, tenant_id: str, wish: JobWish) -> JobView:
-        """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong."""
+    def submit(self, tenant_id: str, wish: JobWish, *, idempotency_key: str | None = None) -> JobView:
+        """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong.
+
+        With the key of an earlier request that said the same, the job that it made.
+        """
+        once = Once(tenant_id, JOB, idempotency_key, hash_request(vars(wish))) if idempotency_key else None
+        if once is not None and (earlier := self._made(once)) is not None:
+            return earlier
         if refusal := self._limits.refusal():
             raise refusal
-        terms = Terms(wish.image_params, wish.deadline_s, wish.priority)
+        terms = Terms(wish.image_params, wish.deadline_s, wish.priority, once)
         return self._accept(tenant_id, self._check(wish), terms)
 
     def submit_chat(
@@ -88,11 +97,15 @@ class Jobs:
         kept = self._placer.keep(tenant_id, request.images)
         _check_kept(request.images, kept, terms)
         with transaction(self._sessions) as session:
+            if terms.once is not None and (earlier := _find_made(session, terms.once)) is not None:
+                return earlier
             _check_files(session, tenant_id, request.images, terms)
             placed = place_images(session, tenant_id, request.images, kept, reuse_s=self._reuse_s)
             images = [placed[ref_hash(image)] for image in request.images]
             job_id = insert_job(session, _new_job(tenant_id, request, images, terms))
             job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
+            if terms.once is not None:
+                terms.once.note(session, job_name(job_id))
             if terms.priority is Priority.INTERACTIVE:
                 waits = not all(image.stored for image in images)
                 notices.notify(session, notices.IMAGES if waits else notices.JOBS)
@@ -115,6 +128,10 @@ class Jobs:
                 )
         log.info("job_deleted", job=name)
 
+    def _made(self, once: Once) -> JobView | None:
+        with transaction(self._sessions) as session:
+            return _find_made(session, once)
+
     def _check_room(self, model: str) -> None:
         """More interactive jobs than are answered within seconds would only wait until their deadlines."""
         with transaction(self._sessions) as session:
@@ -132,6 +149,12 @@ class Jobs:
         except RequestError as error:
             error.param = _own_param(error.param, wish)
             raise
+
+
+def _find_made(session: Session, once: Once) -> JobView | None:
+    """The job that the same request has made, unless it is gone by now."""
+    name = once.made(session)
+    return read_job(session, once.tenant_id, job_number(name)) if name else None
 
 
 def _chat_body(wish: JobWish, model: str) -> dict[str, Json]:

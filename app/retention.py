@@ -9,6 +9,7 @@ import structlog
 from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
+from app.store import repeats
 from app.store import retention as store
 from app.troubled import Troubled
 
@@ -44,7 +45,7 @@ class Retention:
 
     def step(self) -> bool:
         """A block of each kind, and one deleted batch as a whole; False when there was nothing to remove."""
-        kinds = (self._files, self._old_batches, self._jobs, self._images, self._deleted_batch)
+        kinds = (self._files, self._old_batches, self._jobs, self._images, self._keys, self._deleted_batch)
         return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
 
     def _spared(self, kind: Callable[[], int]) -> int:
@@ -81,6 +82,11 @@ class Retention:
         with transaction(self._sessions) as session:
             gone = removal.remove_old_images(session, unused_for_s=self._images_s, limit=self._block_rows)
         return _counted("images", gone)
+
+    def _keys(self) -> int:
+        """Idempotency keys that count no more."""
+        with transaction(self._sessions) as session:
+            return repeats.forget_old(session, limit=self._block_rows)
 
     def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""

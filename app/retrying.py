@@ -1,6 +1,5 @@
 """Retries: a new batch of those jobs of an ended one that were not answered."""
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from app.db import Sessions, transaction
 from app.errors import Conflict, RequestError
 from app.ids import new_batch_id
 from app.limits import Limits
+from app.repeats import hash_request
 from app.states import ENDED_BATCH, ENDED_JOB, BatchStatus, JobState, Priority
 from app.store.batches import BatchRow, NewBatch, insert_batch, lock_submission
 from app.store.failures import FailedBatch
@@ -104,7 +104,7 @@ def hash_retry(batch_id: str, wish: RetryWish) -> str:
     """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
     brake = vars(wish.brake) if wish.brake else None
     said = {**vars(wish), "states": sorted(wish.states), "brake": brake, "retry_of": batch_id}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hash_request(said)
 
 
 def count_retryable(old: EndedBatch | FailedBatch, states: Collection[JobState] = ENDED_JOB) -> int:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Header, Query
 
 from app.auth import Tenant
 from app.batches import Batches, Brake, Wish
-from app.routes.bodies import documented, json_body
+from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_list, batch_object
 from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, FailureBrake, window_seconds
@@ -15,7 +15,6 @@ from app.states import Priority
 # A batch's body is a few ids and at most 16 metadata pairs.
 BODY_BYTES = 256 * 1024
 MOST_BATCHES = 100  # OpenAI's
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 RetryCount = Annotated[str, Header(alias="x-stainless-retry-count", include_in_schema=False)]
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
+from fastapi import Header, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,9 @@ from app.routes.errors import explain_body
 
 # A client that sends nothing for this long is gone, and holds a thread or memory.
 SILENCE_S = 60.0
+
+# As a header of its own, or none. Postgres has no NUL in text, and HTTP none in a header.
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 
 Body = TypeVar("Body", bound=BaseModel)
 

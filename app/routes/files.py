@@ -1,6 +1,7 @@
 """Files over HTTP: upload, list, look at, read, delete."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from app.auth import Tenant
 from app.files import Files
 from app.multipart import Form
-from app.routes.bodies import blocks
+from app.routes.bodies import IdempotencyKey, blocks
 from app.routes.caller import Caller
 from app.routes.render import file_list, file_object
 from app.schemas import FileDeleted, FileList, FileObject
@@ -41,10 +42,15 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
     uploads = anyio.CapacityLimiter(UPLOADS)
 
     @router.post("", openapi_extra=UPLOAD_DOC)
-    async def upload(request: Request, tenant: Annotated[Tenant, Depends(caller)]) -> FileObject:
+    async def upload(
+        request: Request,
+        tenant: Annotated[Tenant, Depends(caller)],
+        idempotency_key: IdempotencyKey = None,
+    ) -> FileObject:
         """Upload a file: the input of a batch, or an image that jobs name by its id."""
         form = Form(request.headers.get("content-type"), _pulled(request))
-        return file_object(await run_sync(files.upload, tenant.id, form.parts(), limiter=uploads))
+        keep = partial(files.upload, tenant.id, form.parts(), idempotency_key=idempotency_key)
+        return file_object(await run_sync(keep, limiter=uploads))
 
     @router.get("")
     def list_files(

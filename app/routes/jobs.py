@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from app.auth import Tenant
 from app.jobs import Jobs, JobWish
 from app.lines import MAX_LINE_BYTES
-from app.routes.bodies import documented, json_body
+from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import job_object
 from app.schemas import JobCreate, JobDeleted, JobObject
@@ -36,10 +36,12 @@ def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:
 
     @router.post("", status_code=202, openapi_extra=documented(JobCreate))
     def submit(
-        tenant: Annotated[Tenant, Depends(caller)], body: Annotated[JobCreate, Depends(read_body)]
+        tenant: Annotated[Tenant, Depends(caller)],
+        body: Annotated[JobCreate, Depends(read_body)],
+        idempotency_key: IdempotencyKey = None,
     ) -> JobObject:
         """Ask one question about some images, or none. Poll the job for its answer."""
-        return job_object(jobs.submit(tenant.id, _wish(body)))
+        return job_object(jobs.submit(tenant.id, _wish(body), idempotency_key=idempotency_key))
 
     @router.get("/{job_id}")
     def read(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobObject:

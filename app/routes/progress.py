@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.auth import Tenant
 from app.progress import Progress
 from app.retrying import Retries, RetryWish
-from app.routes.batches import BODY_BYTES, IdempotencyKey, RetryCount, brake_wish, is_retry
-from app.routes.bodies import documented, json_body
+from app.routes.batches import BODY_BYTES, RetryCount, brake_wish, is_retry
+from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_object, error_list, result_list
 from app.schemas import BatchObject, BatchRetry, ErrorList, ResultList, window_seconds
