@@ -37,7 +37,8 @@ def test_a_job_that_is_posted_again_is_the_same_job(http: httpx.Client, desk: De
 
 
 def test_without_a_key_there_are_two_jobs(http: httpx.Client, desk: Desk) -> None:
-    ask(http, headers={}), ask(http, headers={})
+    ask(http, headers={})
+    ask(http, headers={})
     assert desk.count("jobs") == 2
 
 
@@ -81,7 +82,8 @@ def test_a_key_for_another_file_is_a_conflict(http: httpx.Client, content: bytes
 
 
 def test_a_file_and_a_job_may_have_one_key(http: httpx.Client, desk: Desk) -> None:
-    upload(http), ask(http)
+    upload(http)
+    ask(http)
     assert (desk.count("files"), desk.count("jobs")) == (1, 1)
 
 
