@@ -118,12 +118,16 @@ class Settings(BaseSettings):
     fetch_reuse_s: int = Field(default=3600, ge=0)  # how long a downloaded URL serves later jobs
     fetch_threads: int = Field(default=16, ge=1)
     fetch_per_host: int = Field(default=4, ge=1)
+    # A URL or an address of mail that hosts are told; without parentheses, as it stands in such.
+    fetch_contact: str | None = Field(default=None, pattern=r"^[!-'*-~]{1,200}$")
     fetch_ports: Annotated[tuple[int, ...], NoDecode] = (80, 443, 8080, 8443)
     fetch_allow_hosts: Annotated[tuple[str, ...], NoDecode] = ()  # private hosts that may be fetched from
 
     # Files and batches. Sizes and counts are the defaults of OpenAI's Batch API.
     file_max_bytes: int = Field(default=200 * 10**6, ge=1)
     batch_max_lines: int = Field(default=50_000, ge=1)
+    table_max_bytes: int = Field(default=5 * 10**9, ge=1)  # of a table that is uploaded for a batch
+    table_max_jobs: int = Field(default=5_000_000, ge=1, le=2**31 - 1)  # rows times questions
     # Stop a batch of which this share has failed once so many have ended; 0 lets all run to their end.
     brake_share: float = Field(default=0.0, ge=0, le=1)
     brake_after: int = Field(default=100, ge=1)

@@ -5,18 +5,17 @@ import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from importlib.metadata import version
 
 from app.config import Settings
-from app.errors import InvalidWork, TransientWork, WorkError
+from app.errors import InvalidWork, TransientWork, WorkError, status_may_pass
 from app.guard import FetchPolicy, Url, check_addresses, check_url, join_url, literal_address, parse_url
 from app.http_exchange import Deadline, DirectTransport, Reply, Transport, incomplete_body
 
-USER_AGENT = "vqueue/0.1 (image fetcher for batch inference)"
 # A server may be silent for this long within the time of the whole download.
 _READ_S = 10.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_TRY_LATER = frozenset({408, 425, 429})
-_HEADERS = {"User-Agent": USER_AGENT, "Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"}
+_HEADERS = {"Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"}
 
 Resolver = Callable[[str, int], tuple[str, ...]]
 Cookies = dict[str, dict[str, str]]  # host: name: value
@@ -54,6 +53,7 @@ class Downloader:
         total_s: float,
         transport: Transport,
         resolver: Resolver = resolve,
+        contact: str | None = None,
     ) -> None:
         self._policy = policy
         self._max_bytes = max_bytes
@@ -61,6 +61,7 @@ class Downloader:
         self._total_s = total_s
         self._transport = transport
         self._resolver = resolver
+        self._headers = {"User-Agent": user_agent(contact), **_HEADERS}
 
     def fetch(self, url: str) -> bytes:
         """The body behind `url`; blocks for up to `total_s` seconds (and a name server's own time limit).
@@ -86,7 +87,7 @@ class Downloader:
         check_url(url, self._policy)
         addresses = check_addresses(url, self._addresses(url), self._policy)
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.get(url.host, {}).items())
-        headers = {**_HEADERS, "Cookie": cookie} if cookie else _HEADERS
+        headers = {**self._headers, "Cookie": cookie} if cookie else self._headers
         with self._transport(url, addresses, headers=headers, deadline=deadline) as reply:
             if reply.status in _REDIRECTS:
                 _remember(cookies, url.host, reply)
@@ -125,7 +126,14 @@ def make_downloader(settings: Settings) -> Downloader:
         max_redirects=settings.fetch_redirects,
         total_s=settings.fetch_total_s,
         transport=DirectTransport(connect_s=settings.fetch_connect_s, read_s=_READ_S),
+        contact=settings.fetch_contact,
     )
+
+
+def user_agent(contact: str | None) -> str:
+    """Who asks, for the people behind a host: what this is, and where they can turn to."""
+    whom = f"; +{contact}" if contact else ""
+    return f"vqueue/{version('vqueue')} (image fetcher for batch inference{whom})"
 
 
 def _counted(host: str, reply: Reply) -> Iterator[bytes]:
@@ -183,7 +191,7 @@ def _remember(cookies: Cookies, host: str, reply: Reply) -> None:
 
 def _refusal(host: str, reply: Reply) -> WorkError:
     code = f"http_{reply.status}"
-    if reply.status in _TRY_LATER or 500 <= reply.status < 600:
+    if status_may_pass(reply.status):
         return TransientWork(
             code, f"{host} answered {reply.status}.", retry_after_s=_retry_after(reply.header("Retry-After"))
         )

@@ -76,6 +76,15 @@ class TooLate(RequestError):
     type = "server_error"
 
 
+# Of answers of 4xx and 5xx: those that may be another one the next time, and those that will not.
+_PASSING, _LASTING = frozenset({408, 425, 429}), frozenset({501, 505})
+
+
+def status_may_pass(status: int) -> bool:
+    """Whether another server that answered so may well answer otherwise later."""
+    return status in _PASSING or (500 <= status < 600 and status not in _LASTING)
+
+
 class Retry(StrEnum):
     """What a work error means for the job's next attempt."""
 

@@ -92,7 +92,8 @@ def join_url(base: Url, location: str) -> Url:
 
 
 def check_url(url: Url, policy: FetchPolicy) -> None:
-    """Decide what can be decided without a name server; raises InvalidWork `blocked_url`."""
+    """Decide what can be decided without a name server; raises InvalidWork `blocked_url`
+    for its port, `blocked_address` for its host."""
     if policy.trusts(url):
         return
     if url.port not in policy.ports:
@@ -112,7 +113,7 @@ def check_url(url: Url, policy: FetchPolicy) -> None:
 def check_addresses(url: Url, addresses: tuple[str, ...], policy: FetchPolicy) -> tuple[str, ...]:
     """The addresses to connect to, out of what the host's name resolved to.
 
-    One private address among public ones refuses them all. Raises InvalidWork `blocked_url`.
+    One private address among public ones refuses them all. Raises InvalidWork `blocked_address`.
     """
     if not policy.trusts(url) and not all(is_public(address) for address in addresses):
         raise _blocked_host()
@@ -189,7 +190,7 @@ def _bad_url(what: str) -> InvalidWork:
 def _blocked_host() -> InvalidWork:
     """One text for every private address and name, so that it tells nothing about the network here."""
     return InvalidWork(
-        "blocked_url",
+        "blocked_address",
         "The URL is blocked: its host is not on the public internet. Upload the image or give an s3:// key; "
         "an operator can allow a host with VQUEUE_FETCH_ALLOW_HOSTS.",
     )

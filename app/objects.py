@@ -104,13 +104,13 @@ class ObjectStore:
         return stream
 
     def get(self, key: str, *, max_bytes: int, bucket: str | None = None) -> bytes:
-        """The whole object; `InvalidWork("too_large_bytes")` when it is larger than `max_bytes`."""
+        """The whole object; `InvalidWork("too_large")` when it is larger than `max_bytes`."""
         data = bytearray()
         with closing(self._read(bucket or self.bucket, key, 0)) as stream:
             for chunk in stream:
                 data += chunk
                 if len(data) > max_bytes:
-                    raise InvalidWork("too_large_bytes", f"The object {key!r} is over {max_bytes:,} bytes.")
+                    raise InvalidWork("too_large", f"The object {key!r} is over {max_bytes:,} bytes.")
         return bytes(data)
 
     def head(self, key: str, bucket: str | None = None) -> ObjectInfo | None:
@@ -313,7 +313,7 @@ def _limited(chunks: Iterable[bytes], max_bytes: int | None) -> Iterator[bytes]:
     for chunk in chunks:
         total += len(chunk)
         if max_bytes is not None and total > max_bytes:
-            raise TooLarge(f"The data is over {max_bytes:,} bytes.", code="too_large_bytes")
+            raise TooLarge(f"The data is over {max_bytes:,} bytes.", code="too_large")
         yield chunk
 
 

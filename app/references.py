@@ -43,7 +43,7 @@ def parse_reference(text: str) -> ImageReference:
     """Read a reference by its form only: nothing is resolved, fetched or looked up.
 
     Raises InvalidWork: `bad_url`, `bad_data_url`, `bad_base64`, `empty_body`, `unsupported_modality`. Whether
-    a URL may be fetched (`blocked_url`) is decided when it is, for every hop.
+    a URL may be fetched (`blocked_url`, `blocked_address`) is decided when it is, for every hop.
     """
     stripped = text.strip(" \t\r\n")
     if is_data_url(stripped):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from app.errors import status_may_pass
 from app.states import BATCH_FAILED, Endpoint, JobState
 
 # Codes of failures that are not the request's own: told as status 500, all others as 400.
@@ -48,7 +49,6 @@ PASSING = frozenset(
         BATCH_FAILED,
     }
 )
-PASSING_STATUS = frozenset({"408", "425", "429"})
 
 NEVER_RUN = {
     JobState.EXPIRED: (
@@ -141,7 +141,7 @@ def may_pass(code: str) -> bool:
     """Whether a job that failed with this code may well succeed if it is tried again later."""
     status = code.removeprefix("http_")
     return code in OUR_FAULTS | PASSING or (
-        status != code and (status.startswith("5") or status in PASSING_STATUS)
+        status != code and status.isdecimal() and status_may_pass(int(status))
     )
 
 

@@ -13,12 +13,12 @@ from app import telemetry
 from app.config import Settings, read_settings
 from app.db import Sessions, make_engine, make_sessions, transaction
 from app.download import make_downloader
-from app.errors import FatalWork, WorkError
+from app.errors import FatalWork, TransientWork, WorkError
 from app.images import image_limits
 from app.loops import Loop
 from app.objects import make_objects
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
-from app.store import images
+from app.store import images, pauses
 from app.store.images import FetchTask, StoredImage
 from app.store.notices import IMAGES, Listener
 from app.waking import waking_loop
@@ -30,6 +30,8 @@ Outcome = StoredImage | TryAgain | GiveUp
 
 # Delays between tries of one image: from a second up to a minute, or what the host asked for.
 LONGEST_DELAY_S = 60.0
+# What a host may ask for with Retry-After, for all of its images: a wrong clock must not end it for days.
+LONGEST_PAUSE_S = 600.0
 QUIET_S = 5.0  # how long `settle` and a stop wait for downloads by default
 
 
@@ -124,6 +126,8 @@ class Fetcher:
         return stored
 
     def _after(self, task: FetchTask, error: WorkError) -> TryAgain | GiveUp:
+        if isinstance(error, TransientWork) and error.retry_after_s and task.host:
+            self._pause(task.host, min(error.retry_after_s, LONGEST_PAUSE_S))
         decided = after_error(error, attempt=task.tries, policy=self._policy, spread=self._spread())
         telemetry.FETCHES.labels(error.code if isinstance(decided, GiveUp) else "retried").inc()
         log.info(
@@ -134,6 +138,12 @@ class Fetcher:
             attempt=task.attempt,
         )
         return decided
+
+    def _pause(self, host: str, seconds: float) -> None:
+        """The host asked for it: its other images would only be refused, too, and lose a try each."""
+        with transaction(self._sessions) as session:
+            pauses.pause_host(session, host, seconds)
+        log.info("host_paused", host=host, seconds=round(seconds))
 
 
 def serve(settings: Settings) -> None:

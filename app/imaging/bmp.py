@@ -3,7 +3,7 @@
 import struct
 
 from app.imaging.formats import Format
-from app.imaging.header import Header, corrupt
+from app.imaging.header import Header, corrupt, truncated
 
 _CORE = 12  # bytes of the oldest header, whose sizes are 16-bit
 
@@ -11,7 +11,7 @@ _CORE = 12  # bytes of the oldest header, whose sizes are 16-bit
 def read_bmp(data: bytes) -> Header:
     """The header; a negative height (rows from the top) is made positive. Raises ImageError."""
     if len(data) < 26:
-        raise corrupt(Format.BMP, "it ends within the header")
+        raise truncated(Format.BMP, "it ends within the header")
     if int.from_bytes(data[14:18], "little") == _CORE:
         width, height = struct.unpack_from("<2H", data, 18)
     else:

@@ -15,7 +15,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from app.errors import ImageError
 from app.imaging.formats import Format
-from app.imaging.header import Header, corrupt, unsupported
+from app.imaging.header import Header, corrupt, truncated, unsupported
 
 # Decoders by name, not Pillow's search through all that it knows: that may start Ghostscript.
 _DECODERS: Mapping[Format, Callable[[BytesIO], ImageFile]] = {
@@ -50,5 +50,5 @@ def _translated(header: Header, error: Exception) -> ImageError:
     if header.format is Format.TIFF and isinstance(error, SyntaxError):
         return unsupported(header.format, "this layout of samples")
     if "truncated" in str(error):
-        return corrupt(header.format, "the picture's data ends early")
+        return truncated(header.format, "the picture's data ends early")
     return corrupt(header.format, "its data cannot be decoded")

@@ -4,7 +4,7 @@ import re
 import struct
 
 from app.imaging.formats import Format
-from app.imaging.header import Header, corrupt, too_complex
+from app.imaging.header import Header, corrupt, too_complex, truncated
 
 _SCREEN = 13  # bytes of signature and screen descriptor
 _IMAGE, _TRAILER = b",", b";"
@@ -16,11 +16,11 @@ _MAX_EXTENSIONS = 4096
 def read_gif(data: bytes) -> Header:
     """The header of the first frame on its canvas; raises ImageError."""
     if len(data) < _SCREEN:
-        raise corrupt(Format.GIF, "it ends within the header")
+        raise truncated(Format.GIF, "it ends within the header")
     screen_end = _SCREEN + _palette_bytes(data[10])
     control, at = _find_image(data, screen_end)
     if len(data) < at + 11:
-        raise corrupt(Format.GIF, "it ends within the first frame's header")
+        raise truncated(Format.GIF, "it ends within the first frame's header")
     left, top, width, height, flags = struct.unpack_from("<4HB", data, at + 1)
     end = _skip_blocks(data, at + 11 + _palette_bytes(flags))
     canvas_width, canvas_height = struct.unpack_from("<2H", data, 6)

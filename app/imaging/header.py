@@ -44,6 +44,11 @@ def corrupt(format_: Format, what: str) -> ImageError:
     )
 
 
+def truncated(format_: Format, what: str) -> ImageError:
+    """Of files that are known to end before their picture does."""
+    return ImageError("truncated", f"The {format_} image is truncated: {what}. Send the whole file again.")
+
+
 def unsupported(format_: Format, what: str) -> ImageError:
     return ImageError(
         "unsupported_format", f"{format_} with {what} is unsupported. Convert it to an 8-bit PNG or JPEG."

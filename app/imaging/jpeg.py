@@ -3,7 +3,7 @@
 import re
 
 from app.imaging.formats import Format
-from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, unsupported
+from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, truncated, unsupported
 from app.imaging.tags import exif_orientation
 
 _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
@@ -58,7 +58,7 @@ class _Reader:
             if marker == _SOS:
                 return at
             if found is None or marker == _EOI:
-                raise corrupt(Format.JPEG, "it ends before the picture begins")
+                raise truncated(Format.JPEG, "it ends before the picture begins")
             if marker not in _STANDALONE:
                 at = self._segment(marker, found.start(), at)
         raise too_complex(Format.JPEG, f"more than {_MAX_SEGMENTS} segments before the picture")
@@ -66,7 +66,7 @@ class _Reader:
     def _segment(self, marker: int, start: int, at: int) -> int:
         length = int.from_bytes(self.data[at : at + 2], "big")
         if length < 2 or at + length > len(self.data):
-            raise corrupt(Format.JPEG, "a header segment is cut off")
+            raise truncated(Format.JPEG, "a header segment is cut off")
         end = at + length
         if marker in _METADATA:
             self._metadata(marker, self.data[at + 2 : end])

@@ -4,7 +4,7 @@ import struct
 import zlib
 
 from app.imaging.formats import Format
-from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex
+from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, truncated
 from app.imaging.tags import exif_orientation
 
 _SIGNATURE = 8
@@ -19,7 +19,7 @@ _MAX_CHUNKS = 65_536
 def read_png(data: bytes) -> Header:
     """The header of the still picture (an APNG's default image); raises ImageError."""
     if data[12:16] != b"IHDR" or len(data) < 33:
-        raise corrupt(Format.PNG, "it ends within the header")
+        raise truncated(Format.PNG, "it ends within the header")
     width, height, bits = struct.unpack_from(">IIB", data, 16)
     chunks = _chunks(data)
     if not any(name == b"IDAT" for name, _, _ in chunks):
@@ -61,7 +61,7 @@ def _chunks(data: bytes) -> list[tuple[bytes, int, int]]:
 def _check_sum(data: bytes, start: int, end: int) -> None:
     length = int.from_bytes(data[start : start + 4], "big")
     if end - start < 12 + length:
-        raise corrupt(Format.PNG, "it ends early")
+        raise truncated(Format.PNG, "it ends early")
     if zlib.crc32(memoryview(data)[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
         raise corrupt(Format.PNG, "a checksum is wrong")
 

@@ -3,7 +3,7 @@
 import struct
 
 from app.imaging.formats import Format
-from app.imaging.header import MAX_ICC_BYTES, Header, corrupt, too_complex, unsupported
+from app.imaging.header import MAX_ICC_BYTES, Header, too_complex, truncated, unsupported
 from app.imaging.tags import ORIENTATION, Directory, Tag, read_directory
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
@@ -28,7 +28,7 @@ def read_tiff(data: bytes, max_pixels: int) -> Header:
     """
     directory = read_directory(data)
     if directory is None:
-        raise corrupt(Format.TIFF, "its first directory is missing")
+        raise truncated(Format.TIFF, "its first directory is missing")
     _check_layout(directory)
     if directory.number(_TILE_WIDTH, 0) * directory.number(_TILE_HEIGHT, 0) > max_pixels:
         raise too_complex(Format.TIFF, f"tiles of more than {max_pixels} pixels")
@@ -64,11 +64,11 @@ def _pixel_parts(data: bytes, directory: Directory) -> tuple[bytes | memoryview,
     """The file with a directory of pixel tags behind it, to which the file's head now points."""
     tags = [tag for code, tag in sorted(directory.tags.items()) if code in _PIXEL_TAGS]
     if any(tag.offset + tag.size > len(data) for tag in tags):
-        raise corrupt(Format.TIFF, "a value lies behind the end of the file")
+        raise truncated(Format.TIFF, "a value lies behind the end of the file")
     if any(tag.count > _MAX_STRIPS for tag in tags if tag.code in (273, 279, 324, 325)):
         raise too_complex(Format.TIFF, f"more than {_MAX_STRIPS} strips or tiles")
     if not _strips_fit(directory, (273, 279)) or not _strips_fit(directory, (324, 325)):
-        raise corrupt(Format.TIFF, "its pixels end early")
+        raise truncated(Format.TIFF, "its pixels end early")
     order = directory.order
     pad = b"\0" * (len(data) % 2)
     start = struct.pack(f"{order}I", len(data) + len(pad))

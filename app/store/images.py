@@ -211,6 +211,7 @@ def claim_fetches(
 
     At most `per_host` of one host, less those that the caller has `active`: what is claimed can be started
     at once, and a slow host holds up its own images only. What our own store serves knows no such limit.
+    None of a host that wants a pause.
     """
     rows = session.execute(
         text(
@@ -227,7 +228,8 @@ def claim_fetches(
                        - coalesce(busy.n, 0) AS free
                 FROM hosts LEFT JOIN unnest(CAST(:hosts AS text[]), CAST(:counts AS int[]))
                      AS busy(host, n) ON busy.host = hosts.host AND hosts.host <> ''
-                WHERE hosts.host IS NOT NULL),
+                WHERE hosts.host IS NOT NULL AND NOT EXISTS (
+                    SELECT FROM host_pauses p WHERE p.host = hosts.host AND p.until > now())),
             due AS (
                 SELECT found.id, found.due_at, room.free,
                        row_number() OVER (PARTITION BY room.host ORDER BY found.due_at) AS place

@@ -118,8 +118,8 @@ def test_images_by_every_route_are_answered_and_bad_ones_fail_with_their_reason(
     assert codes(cluster, batch) == {
         "gone": "http_404",
         "page": "not_an_image",
-        "cut": "corrupt_image",
-        "inside": "blocked_url",
+        "cut": "truncated",
+        "inside": "blocked_address",
     }
 
 

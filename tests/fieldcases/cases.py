@@ -27,6 +27,8 @@ _CODES: Mapping[str, frozenset[str]] = {
     "too_large_bytes": frozenset({"too_large"}),
     "too_many_pixels": frozenset({"too_many_pixels", "too_complex"}),
     "bad_aspect_ratio": frozenset({"aspect_ratio"}),
+    "blocked_url": frozenset({"blocked_url", "blocked_address"}),
+    "corrupt_image": frozenset({"corrupt_image", "truncated"}),
 }
 
 # Foreign JSON: every field is read with a default or an assertion by the one function that needs it.

@@ -170,8 +170,42 @@ def test_a_host_that_fails_is_asked_again_later(db: Sessions, rows: Rows, fetche
     run(fetcher)
     assert rows.one("SELECT due_at > now() + interval '25 seconds' FROM images")
     rows.run("UPDATE images SET due_at = now()")
+    rows.run("UPDATE host_pauses SET until = now()")
     run(fetcher)
     assert set(rows.states().values()) == {JobState.READY}
+
+
+def test_a_host_that_asks_for_a_pause_is_left_alone_by_all_images(
+    db: Sessions, rows: Rows, fetcher: Fetcher, web: Web
+) -> None:
+    def busy(url: str, attempt: int) -> bytes:
+        if "busy" in url:
+            raise TransientWork("http_429", "busy", retry_after_s=30)
+        return png()
+
+    web.answer = busy
+    ask(db, "https://busy.example/a.png")
+    run(fetcher)
+    ask(db, "https://busy.example/b.png", "https://calm.example/b.png")
+    run(fetcher)
+    assert set(web.asked) == {"https://busy.example/a.png", "https://calm.example/b.png"}
+    rows.run("UPDATE host_pauses SET until = now()")
+    run(fetcher)
+    assert web.asked["https://busy.example/b.png"] == 1
+
+
+@pytest.mark.parametrize(("asked", "pause"), [(86_400.0, 600), (5.0, 30)])
+def test_a_pause_has_an_end_and_is_not_cut_short(
+    db: Sessions, rows: Rows, fetcher: Fetcher, web: Web, asked: float, pause: int
+) -> None:
+    def busy(url: str, attempt: int) -> bytes:
+        raise TransientWork("http_503", "busy", retry_after_s=asked)
+
+    web.answer = busy
+    rows.run("INSERT INTO host_pauses VALUES ('shop.example', now() + interval '30 seconds')")
+    fetcher.fetch(images.FetchTask(1, "tenant_a", "url", "https://shop.example/a", "shop.example", 1, 1))
+    left = rows.one("SELECT extract(epoch FROM until - now())::float FROM host_pauses")
+    assert pause - 5 < left <= pause
 
 
 def test_a_host_that_always_fails_is_given_up(db: Sessions, rows: Rows, fetcher: Fetcher, web: Web) -> None:

@@ -1,6 +1,7 @@
 """The downloader's decisions, on stub names and stub replies: nothing is sent."""
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from pydantic import ValidationError
 
-from app.download import USER_AGENT, Downloader
+from app.config import Settings
+from app.download import Downloader, user_agent
 from app.errors import InvalidWork, TransientWork, WorkError
 from app.guard import FetchPolicy, Url
 from app.http_exchange import Deadline, Reply
@@ -66,7 +69,18 @@ def test_a_body_is_fetched_from_the_address_that_was_checked() -> None:
     assert downloader(net).fetch(URL) == PICTURE
     url, addresses, headers = net.visits[0]
     assert (url.host, url.target, addresses) == ("a.example", "/x.png", ("93.184.215.14",))
-    assert headers["User-Agent"] == USER_AGENT
+    assert headers["User-Agent"] == user_agent(None)
+
+
+def test_the_agent_says_what_it_is_and_whom_to_ask() -> None:
+    assert re.fullmatch(r"vqueue/[0-9.]+ \(image fetcher for batch inference\)", user_agent(None))
+    assert user_agent("https://shop.example/bot").endswith("inference; +https://shop.example/bot)")
+
+
+@pytest.mark.parametrize("contact", ["a b", "a)b", "a\r\nHost: b", ""])
+def test_a_contact_that_no_header_can_hold_is_refused(contact: str) -> None:
+    with pytest.raises(ValidationError):
+        Settings(fetch_contact=contact)
 
 
 def test_an_address_in_the_url_is_not_looked_up() -> None:
@@ -80,12 +94,12 @@ def test_an_address_in_the_url_is_not_looked_up() -> None:
 def test_a_blocked_url_is_never_connected_to(url: str) -> None:
     net = Net(reply())
     error = refusal(net, url)
-    assert (error.code, net.visits) == ("blocked_url", [])
+    assert (error.code, net.visits) == ("blocked_url" if ":22" in url else "blocked_address", [])
 
 
 def test_a_name_with_a_private_address_is_never_connected_to() -> None:
     net = Net(reply(), addresses=["10.0.0.7"])
-    assert refusal(net).code == "blocked_url"
+    assert refusal(net).code == "blocked_address"
     assert net.visits == []
 
 
@@ -94,13 +108,13 @@ def test_a_name_with_a_private_address_is_never_connected_to() -> None:
 )
 def test_every_hop_is_checked(location: str) -> None:
     net = Net(redirect(location), reply())
-    assert refusal(net).code == "blocked_url"
+    assert refusal(net).code == ("blocked_url" if ":6379" in location else "blocked_address")
     assert len(net.visits) == 1
 
 
 def test_every_hop_is_looked_up_anew() -> None:
     net = Net(redirect("/again"), reply(), addresses=["93.184.215.14", "10.0.0.7"])
-    assert refusal(net).code == "blocked_url"
+    assert refusal(net).code == "blocked_address"
     assert net.lookups == ["a.example", "a.example"]
 
 
@@ -129,7 +143,7 @@ def test_cookies_go_back_to_the_host_that_set_them_and_to_no_other() -> None:
     assert [headers.get("Cookie") for _, _, headers in net.visits] == [None, "seen=1", None]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 300, 304, 999])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 300, 304, 501, 505, 999])
 def test_a_refusal_is_not_tried_again(status: int) -> None:
     error = refusal(Net(reply(b"secret", status)))
     assert isinstance(error, InvalidWork)

@@ -50,14 +50,16 @@ def test_other_files_are_refused_by_name(word: str) -> None:
 def test_truncated_pictures_are_refused(format_: str, share: float) -> None:
     data = encode(noise(64, 48), format_)
     error = refusal(data[: int(len(data) * share)])
-    assert error.code == "corrupt_image"
+    # The decoders of these do not tell an early end from other damage; nor does a file without its picture.
+    untold = format_ in ("WEBP", "AVIF") or (format_, share) == ("GIF", 0.1)
+    assert error.code == ("corrupt_image" if untold else "truncated")
     assert "truncated" in error.message
 
 
 @pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits", "jpeg"])
 def test_truncated_tiffs_are_refused_under_every_compression(compression: str) -> None:
     data = encode(noise(64, 48), "TIFF", compression=compression)
-    assert refusal(data[: len(data) // 2]).code == "corrupt_image"
+    assert refusal(data[: len(data) // 2]).code == "truncated"
 
 
 def test_a_cut_jpeg_is_told_from_a_broken_one() -> None:
