@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -19,6 +20,7 @@ from app.states import BatchStatus, Priority
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
+from app.tables.checks import TableChecks, check_format
 
 # The stock SDK retries twice, each after at most 600 s of waiting for an answer and 120 s of pause.
 REPEATED_WITHIN_S = 30 * 60
@@ -46,6 +48,7 @@ class Wish:
     output_expires_after_s: int | None
     priority: Priority = Priority.STANDARD
     brake: Brake | None = None  # None is the service's own
+    table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,11 @@ class Page:
 
 
 class Batches:
-    def __init__(self, *, sessions: Sessions, limits: Limits, brake: Brake) -> None:
+    def __init__(self, *, sessions: Sessions, limits: Limits, brake: Brake, tables: TableChecks) -> None:
         self._sessions = sessions
         self._limits = limits
         self._brake = brake
+        self._tables = tables
 
     def submit(
         self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
@@ -130,7 +134,8 @@ class Batches:
     def _insert(
         self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
     ) -> BatchRow:
-        _check_input(session, tenant_id, wish.input_file_id)
+        _check_input(session, tenant_id, wish)
+        table = self._tables.settled(wish.table, wish.endpoint) if wish.table is not None else None
         brake = chosen_brake(wish.brake, self._brake)
         new = NewBatch(
             id=new_batch_id(),
@@ -146,6 +151,7 @@ class Batches:
             brake_after=brake.after,
             request_hash=request_hash,
             idempotency_key=idempotency_key,
+            input_table=json.dumps(table) if table is not None else None,
         )
         return store.insert_batch(session, new)
 
@@ -184,12 +190,14 @@ def hash_wish(wish: Wish) -> str:
     # Left out where they say nothing: so were they before there were such things.
     if wish.priority is Priority.STANDARD:
         del said["priority"]
-    if wish.brake is None:
-        del said["brake"]
+    for name in ("brake", "table"):
+        if said[name] is None:
+            del said[name]
     return hash_request(said)
 
 
-def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
+def _check_input(session: Session, tenant_id: str, wish: Wish) -> None:
+    file_id = wish.input_file_id
     file = read_file(session, tenant_id, file_id)
     if file is None:
         raise NotFound(f"No such File object: {file_id}", param="input_file_id", code="file_not_found")
@@ -199,6 +207,7 @@ def _check_input(session: Session, tenant_id: str, file_id: str) -> None:
             param="input_file_id",
             code="invalid_purpose",
         )
+    check_format(file.filename, wish.table)
 
 
 def found(batch: BatchRow | None, batch_id: str) -> BatchRow:

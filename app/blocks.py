@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.config import MIB
 from app.errors import InvalidWork, LineError
@@ -22,8 +22,20 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What one line of a file or one row of a table comes to: its jobs, none where it is blank.
+
+    `size` is how far it brings the reading: in bytes, or in rows. `held` is its weight in memory.
+    """
+
+    lines: Sequence[ParsedLine | BadLine]
+    size: int
+    held: int
+
+
+@dataclass(frozen=True)
 class Block:
-    """Some lines in a row, the blank ones left out, and how many bytes and lines of the file they are."""
+    """The jobs of some entries in a row; how far these bring the reading (`bytes`), and how many they are."""
 
     lines: Sequence[ParsedLine | BadLine]
     bytes: int
@@ -43,19 +55,23 @@ class Block:
         return [line.custom_id for line in self.lines if line.custom_id is not None]
 
 
-def read_blocks(
-    lines: Iterable[RawLine], rules: LineRules, *, most_lines: int = BLOCK_LINES
-) -> Iterator[Block]:
-    """Parse lines and gather them until a block is full."""
-    found: list[ParsedLine | BadLine] = []
-    size = count = 0
+def read_entries(lines: Iterable[RawLine], rules: LineRules) -> Iterator[Entry]:
+    """Parse the lines of a file."""
     for raw in lines:
-        size, count = size + raw.size, count + 1
-        if not raw.is_blank:
-            found.append(parse_line(raw.data, raw.number, rules))
-        if count >= most_lines or size >= BLOCK_BYTES:
+        parsed = [] if raw.is_blank else [parse_line(raw.data, raw.number, rules)]
+        yield Entry(parsed, raw.size, raw.size)
+
+
+def read_blocks(entries: Iterable[Entry], *, most_lines: int = BLOCK_LINES) -> Iterator[Block]:
+    """Gather entries until a block is full."""
+    found: list[ParsedLine | BadLine] = []
+    size = held = count = 0
+    for entry in entries:
+        found += entry.lines
+        size, held, count = size + entry.size, held + entry.held, count + 1
+        if max(count, len(found)) >= most_lines or held >= BLOCK_BYTES:
             yield Block(found, size, count)
-            found, size, count = [], 0, 0
+            found, size, held, count = [], 0, 0, 0
     if count:
         yield Block(found, size, count)
 
@@ -73,18 +89,30 @@ def job_rows(
     ]
 
 
-def duplicates(block: Block, standing: Mapping[str, int]) -> list[LineError]:
-    """The lines of a block whose custom_id stands in an earlier line; `standing` are those before it."""
+def duplicates(block: Block, standing: Mapping[str, int]) -> list[tuple[ParsedLine | BadLine, int]]:
+    """The lines of a block whose custom_id stands in an earlier line, and which; `standing` are before it."""
     first = dict(standing)
-    found: list[LineError] = []
+    found: list[tuple[ParsedLine | BadLine, int]] = []
     for line in block.lines:
         if line.custom_id is None:
             continue
         earlier = first.setdefault(line.custom_id, line.line)
         if earlier != line.line:
-            message = f"Line {line.line} has the same custom_id as line {earlier}: each must be used once."
-            found.append(LineError("duplicate_custom_id", message, line.line, "custom_id"))
+            found.append((line, earlier))
     return found
+
+
+def duplicate_error(line: ParsedLine | BadLine, earlier: int) -> LineError:
+    message = f"Line {line.line} has the same custom_id as line {earlier}: each must be used once."
+    return LineError("duplicate_custom_id", message, line.line, "custom_id")
+
+
+def without_ids(block: Block, errors: Mapping[int, LineError]) -> Block:
+    """The block with the lines that have an error made bad ones, whose custom_id belongs to others."""
+    lines = [
+        BadLine(None, errors[line.line], line.line) if line.line in errors else line for line in block.lines
+    ]
+    return replace(block, lines=lines)
 
 
 def _bad_row(job_id: int, line: BadLine) -> JobRow:
@@ -101,7 +129,7 @@ def _row(
     keys = [ref_hash(image) for image in request.images]
     for key, param in zip(keys, request.image_params, strict=True):
         if (refused := unusable.get(key)) is not None:
-            error = LineError(refused.code, refused.message, line.line, f"body.{param}")
+            error = line.image_error(param, refused.code, refused.message)
             return JobRow(job_id, line.line, line.custom_id, request.model, EMPTY, EMPTY, error=error)
     wanted = [images[key] for key in keys]
     return JobRow(

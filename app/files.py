@@ -18,6 +18,7 @@ from app.removal import remove_file
 from app.repeats import Once, hash_request
 from app.store import files as store
 from app.store.files import FileRow, NewFile
+from app.tables.formats import TABLES, format_of
 
 BATCH = "batch"
 FILE = "file"
@@ -64,6 +65,7 @@ class Files:
         objects: ObjectStore,
         limits: Limits,
         batch_max_bytes: int,
+        table_max_bytes: int,
         longest_s: int = 0,
     ) -> None:
         """A file lives for at most `longest_s` seconds, whatever is asked for; 0 sets no limit."""
@@ -71,7 +73,8 @@ class Files:
         self._objects = objects
         self._limits = limits
         self._longest_s = longest_s
-        self._max_bytes = dict.fromkeys(PURPOSES, FILE_BYTES) | {BATCH: batch_max_bytes}
+        self._batch_max_bytes = batch_max_bytes
+        self._table_max_bytes = table_max_bytes
 
     def upload(self, tenant_id: str, parts: Iterable[Part], *, idempotency_key: str | None = None) -> FileRow:
         """Keep the file of a form. Its bytes pass through unheld; the fields may come in any order.
@@ -179,7 +182,7 @@ class Files:
         if purpose is not None:
             _check_purpose(purpose, filename)
         key, content_type = file_key(tenant_id, file_id), _content_type(part.content_type, filename)
-        most = self._max_bytes[purpose] if purpose else max(self._max_bytes.values())
+        most = self._most_bytes(purpose, filename)
         digest = hashlib.sha256()
 
         def noted() -> Iterator[bytes]:
@@ -193,6 +196,13 @@ class Files:
             raise _too_large(most) from None
         return _Draft(file_id, key, filename, content_type, size, digest.hexdigest())
 
+    def _most_bytes(self, purpose: str | None, filename: str) -> int:
+        """Of a file of this purpose; the most of all purposes while that is not known."""
+        of_batch = self._table_max_bytes if format_of(filename) in TABLES else self._batch_max_bytes
+        if purpose is None:
+            return max(FILE_BYTES, of_batch)
+        return of_batch if purpose == BATCH else FILE_BYTES
+
     def _check(self, tenant_id: str, draft: _Draft | None, fields: Mapping[str, str]) -> NewFile:
         """The file as the whole form describes it."""
         if "purpose" not in fields:
@@ -201,8 +211,8 @@ class Files:
             raise _missing("file")
         purpose = fields["purpose"]
         _check_purpose(purpose, draft.filename)
-        if draft.bytes > self._max_bytes[purpose]:
-            raise _too_large(self._max_bytes[purpose])
+        if draft.bytes > (most := self._most_bytes(purpose, draft.filename)):
+            raise _too_large(most)
         if not draft.bytes:
             raise RequestError("The file is empty.", param="file", code="empty_file")
         return NewFile(
@@ -226,9 +236,11 @@ def _keep_field(fields: dict[str, str], part: Part) -> None:
 def _check_purpose(purpose: str, filename: str) -> None:
     if purpose not in PURPOSES:
         raise _wrong("purpose", f"it must be one of {', '.join(PURPOSES)}")
-    if purpose == BATCH and not filename.lower().endswith(".jsonl"):
+    if purpose == BATCH and format_of(filename) is None:
         raise RequestError(
-            "Invalid file format for Batch API. Must be .jsonl", param="file", code="invalid_file_format"
+            f"Invalid file format for Batch API. Must be .jsonl, or a table: .{', .'.join(TABLES)}",
+            param="file",
+            code="invalid_file_format",
         )
 
 

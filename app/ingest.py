@@ -1,7 +1,7 @@
 """Fills batches: block after block of a file's lines becomes job rows, each block in one transaction."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from threading import Event
@@ -11,18 +11,29 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.ahead import ahead
-from app.blocks import BLOCK_LINES, Block, duplicates, job_rows, read_blocks
-from app.chat import chat_rules
+from app.blocks import (
+    BLOCK_LINES,
+    Block,
+    Entry,
+    duplicate_error,
+    duplicates,
+    job_rows,
+    read_blocks,
+    without_ids,
+)
 from app.config import Settings
 from app.copying import Copier
 from app.db import Sessions, transaction
 from app.errors import LineError
-from app.lines import LineRules, split_lines
-from app.objects import ObjectMissing, ObjectStore
+from app.inputs import Inputs
+from app.objects import ObjectStore
 from app.placing import KeptImages, Placer, place_images
 from app.store import ingest as store
 from app.store import rejections
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
+from app.tables.base import InputError
+from app.tables.questions import repeated_id
+from app.tables.spec import read_spec
 
 log = structlog.get_logger()
 
@@ -51,8 +62,8 @@ class Ingest:
         block_lines: int = BLOCK_LINES,
     ) -> None:
         self._sessions = sessions
-        self._objects = objects
         self._settings = settings
+        self._inputs = Inputs(objects=objects, settings=settings)
         self._placer = Placer(sessions=sessions, objects=objects, settings=settings)
         self._copier = Copier(
             sessions=sessions,
@@ -88,13 +99,8 @@ class Ingest:
         if task.retry_of is not None:
             self._copy(task)
             return
-        try:
-            chunks = self._open(task)
-        except ObjectMissing:
-            self._reject(task, [_file_error("file_not_found", "The input file is gone: upload it again.")])
-            return
-        with closing(chunks):
-            self._read(task, chunks)
+        with closing(self._inputs.entries(task)) as entries:
+            self._read(task, entries)
 
     def _copy(self, task: IngestTask) -> None:
         """Add block after block of the old batch's jobs, until they or the turn end."""
@@ -106,30 +112,29 @@ class Ingest:
                 return
         self._finish(task)
 
-    def _open(self, task: IngestTask) -> Generator[bytes]:
-        if task.object_key is None:
-            raise ObjectMissing(self._objects.bucket, "")
-        return self._objects.open(task.object_key, start=task.bytes)
-
-    def _read(self, task: IngestTask, chunks: Generator[bytes]) -> None:
+    def _read(self, task: IngestTask, entries: Iterator[Entry]) -> None:
         """Add block after block, until the file or the turn ends or the file does not pass."""
         until = time.monotonic() + self._turn_s
-        rules = LineRules(task.endpoint, chat_rules(self._settings))
-        lines = split_lines(chunks, first=task.lines + 1)
-        with closing(ahead(read_blocks(lines, rules, most_lines=self._block_lines))) as blocks:
-            for block in blocks:
-                if task.jobs + len(block.lines) > self._settings.batch_max_lines:
-                    self._reject(task, [_too_many(self._settings.batch_max_lines)])
-                    return
-                try:
-                    task = self._add(task, block)
-                except DuplicateLines:
-                    self._reject(task, self._duplicates(task, block))
-                    return
-                if self._is_over(until):
-                    self._pause(task)
-                    return
+        with closing(ahead(read_blocks(entries, most_lines=self._block_lines))) as blocks:
+            try:
+                for block in blocks:
+                    task = self._pass(task, block)
+                    if self._is_over(until):
+                        self._pause(task)
+                        return
+            except InputError as error:
+                self._reject(task, error.errors)
+                return
         self._finish(task)
+
+    def _pass(self, task: IngestTask, block: Block) -> IngestTask:
+        """Add a block whose ids are its own; InputError where it may not be."""
+        if error := self._inputs.too_many(task, task.jobs + len(block.lines)):
+            raise InputError(error)
+        try:
+            return self._add(task, block)
+        except DuplicateLines:
+            return self._add(task, self._without_duplicates(task, block))
 
     def _is_over(self, until: float) -> bool:
         return self._stopping.is_set() or time.monotonic() >= until
@@ -160,14 +165,20 @@ class Ingest:
         store.copy_jobs(session, task, rows)
         return [row for row in rows if row.error is not None]
 
-    def _duplicates(self, task: IngestTask, block: Block) -> Sequence[LineError]:
-        """Which lines clash; LostBatch when none does, since then it is the block that is there already."""
+    def _without_duplicates(self, task: IngestTask, block: Block) -> Block:
+        """A table's block with the rows that repeat an id made bad ones; InputError for a file of lines.
+
+        LostBatch when no ids clash, since then it is the block that is there already.
+        """
         with transaction(self._sessions) as session:
             standing = rejections.find_lines(session, task.id, block.custom_ids())
-        found = duplicates(block, standing)[:MOST_ERRORS]
+        found = duplicates(block, standing)
         if not found:
             raise LostBatch
-        return found
+        if task.table is None:
+            raise InputError(*[duplicate_error(line, earlier) for line, earlier in found[:MOST_ERRORS]])
+        spec = read_spec(task.table)
+        return without_ids(block, {line.line: repeated_id(spec, line, earlier) for line, earlier in found})
 
     def _pause(self, task: IngestTask) -> None:
         with transaction(self._sessions) as session:
@@ -225,17 +236,8 @@ class Ingest:
             rejections.fail_batch(session, task.id)
 
 
-def _file_error(code: str, message: str) -> LineError:
-    return LineError(code, message, None, "input_file_id")
-
-
 def _nothing(task: IngestTask) -> LineError:
     if task.retry_of is not None:
         return LineError("nothing_to_retry", f"Batch {task.retry_of} has no jobs that could be retried.")
-    return _file_error("empty_file", "The input file is empty: it has no requests.")
-
-
-def _too_many(limit: int) -> LineError:
-    return _file_error(
-        "too_many_tasks", f"The file has too many requests: the limit is {limit:,}. Split it into several."
-    )
+    has_no = "requests" if task.table is None else "rows"
+    return LineError("empty_file", f"The input file is empty: it has no {has_no}.", None, "input_file_id")

@@ -51,9 +51,18 @@ class RawLine:
 
 @dataclass(frozen=True)
 class ParsedLine:
+    """A job; `row` is the row of a table that it was made of, and then `image_params` are columns."""
+
     line: int
     custom_id: str
     request: ChatRequest
+    row: int | None = None
+
+    def image_error(self, param: str, code: str, message: str) -> LineError:
+        """What to tell of an image that cannot be used."""
+        if self.row is not None:
+            return row_error(self.line, self.row, param, code, message)
+        return LineError(code, message, self.line, f"body.{param}")
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,12 @@ def parse_line(raw: bytes | None, line: int, rules: LineRules) -> ParsedLine | B
         return BadLine(custom_id, _line_error(error, line), line, error.model)
     except RequestError as error:
         return BadLine(custom_id, _line_error(error, line), line)
+
+
+def row_error(line: int, row: int, column: str | None, code: str | None, message: str) -> LineError:
+    """What is wrong with a row of a table, or with one of its columns."""
+    where = f"Row {row}, column {shown(column)}" if column else f"Row {row}"
+    return LineError(code or "invalid_request", f"{where}: {message}", line, column)
 
 
 def _whole(held: bytearray, piece: bytes, length: int) -> bytes | None:

@@ -41,6 +41,7 @@ from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
 from app.served import ServedModels
 
+from app.tables.checks import table_checks
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
 # Requests at once; more are answered 503 by the server itself.
@@ -105,8 +106,9 @@ def wire(settings: Settings) -> Services:
             limits=limits,
             batch_max_bytes=settings.file_max_bytes,
             longest_s=settings.retention_files_s,
+            table_max_bytes=settings.table_max_bytes,
         ),
-        batches=Batches(sessions=sessions, limits=limits, brake=brake),
+        batches=Batches(sessions=sessions, limits=limits, brake=brake, tables=table_checks(settings)),
         progress=Progress(sessions=sessions),
         retries=Retries(sessions=sessions, limits=limits, brake=brake),
         placer=placer,

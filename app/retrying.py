@@ -155,4 +155,5 @@ def _new_batch(
         brake_after=brake.after,
         retry_of=old.id,
         retry_states=sorted(wish.states),
+        input_table=json.dumps(old.input_table) if old.input_table is not None else None,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from app.schemas_tables import Str, Table
 from app.warm import WARM
 
 MONTH_S = 30 * 86_400
@@ -13,12 +14,6 @@ MONTH_S = 30 * 86_400
 WINDOW = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 NEAR_DUPLICATES = "vqueue_near_duplicates"
 WINDOW_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-def _without_nul(value: str) -> str:
-    if "\x00" in value:
-        raise ValueError("must not contain NUL characters")
-    return value
 
 
 def _window(value: str) -> str:
@@ -43,8 +38,6 @@ def _wishes(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-# Postgres has no NUL in text.
-Str = Annotated[str, AfterValidator(_without_nul)]
 Metadata = Annotated[
     dict[Annotated[Str, Field(max_length=64)], Annotated[Str, Field(max_length=512)]],
     Field(max_length=16),
@@ -80,6 +73,7 @@ class BatchCreate(Request):
         default="standard", description="(ours) background runs only what nobody else needs"
     )
     failure_brake: FailureBrake | None = None
+    table: Table | None = Field(default=None, description="(ours) the input file is a table, read like this")
 
 
 class BatchRetry(Request):

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 MOST_QUESTIONS = 100
 MOST_IMAGE_COLUMNS = 16
-# By the codec's own name. Those that are missing are no encodings of text files.
+# By the codec's own name; others are no encodings of text files.
 ENCODINGS = frozenset(
     {
         *("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "ascii", "mac-roman", "koi8-r"),
@@ -41,14 +41,22 @@ def _delimiter(value: str) -> str:
     return value
 
 
+def _without_braces(value: str) -> str:
+    """A question column is asked as the template {column}."""
+    if "{" in value or "}" in value:
+        raise ValueError("must not have braces in its name: rename the column")
+    return value
+
+
 def _question_name(value: str) -> str:
     if not value.isprintable() or value != value.strip():
         raise ValueError("must be printable, without spaces around it")
     return value
 
 
-Text = Annotated[str, AfterValidator(_without_nul)]
-Column = Annotated[Text, Field(min_length=1, max_length=512)]
+# Postgres has no NUL in text.
+Str = Annotated[str, AfterValidator(_without_nul)]
+Column = Annotated[Str, Field(min_length=1, max_length=512)]
 
 
 class _Part(BaseModel):
@@ -61,7 +69,7 @@ class Question(_Part):
     name: Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_question_name)] = Field(
         default="answer", description="the column that the answers get; with several questions also in ids"
     )
-    ask: Annotated[Text, Field(min_length=1)] = Field(examples=["What colour is the {title}?"])
+    ask: Annotated[Str, Field(min_length=1)] = Field(examples=["What colour is the {title}?"])
     answer_schema: dict[str, Any] | None = Field(
         default=None, alias="schema", description="a JSON schema that the answers keep to"
     )
@@ -75,8 +83,10 @@ class Table(_Part):
     )
     id_column: Column | None = Field(default=None, description="else a row's id is its number, from 1")
     questions: list[Question] = Field(default=[], max_length=MOST_QUESTIONS)
-    question_column: Column | None = Field(default=None, description="in place of `questions`")
-    system: Text | None = None
+    question_column: Annotated[Column, AfterValidator(_without_braces)] | None = Field(
+        default=None, description="in place of `questions`"
+    )
+    system: Str | None = None
     body: dict[str, Any] = Field(
         default={},
         description="what all requests share: model, max_tokens, temperature and so on; `detail` of images",

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -69,14 +69,20 @@ class Desk:
             session.execute(text("INSERT INTO tenants (id, name) VALUES (:id, :id)"), {"id": self.tenant})
 
     def submit(
-        self, content: bytes | Sequence[str], *, window_s: int = 86_400, expires: int | None = None
+        self,
+        content: bytes | Sequence[str],
+        *,
+        window_s: int = 86_400,
+        expires: int | None = None,
+        filename: str = "in.jsonl",
+        table: Mapping[str, Any] | None = None,
     ) -> str:
         """Hand in a file and create a batch of it, as the API does; the batch's id."""
         data = content if isinstance(content, bytes) else "".join(f"{row}\n" for row in content).encode()
         file_id, batch_id = new_file_id(), new_batch_id()
         key = file_key(self.tenant, file_id)
         self.objects.put(key, data, content_type="application/jsonl")
-        file = NewFile(file_id, self.tenant, "batch", "in.jsonl", "application/jsonl", len(data), key, None)
+        file = NewFile(file_id, self.tenant, "batch", filename, "application/jsonl", len(data), key, None)
         batch = NewBatch(
             id=batch_id,
             tenant_id=self.tenant,
@@ -88,6 +94,7 @@ class Desk:
             output_expires_after_s=expires,
             request_hash=batch_id,
             idempotency_key=None,
+            input_table=json.dumps(table) if table is not None else None,
         )
         with transaction(self.sessions) as session:
             files.insert_file(session, file)

@@ -86,3 +86,4 @@ def _wish(body: BatchCreate) -> Wish:
         priority=Priority(body.priority),
         brake=brake_wish(body.failure_brake),
     )
+        table=body.table.model_dump(by_alias=True) if body.table else None,

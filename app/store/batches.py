@@ -37,6 +37,7 @@ class NewBatch:
     brake_after: int | None = None
     retry_of: str | None = None
     retry_states: Sequence[str] | None = None
+    input_table: str | None = None  # JSON
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class BatchRow:
     status: BatchStatus
     endpoint: str
     input_file_id: str
+    input_table: Mapping[str, Any] | None
     completion_window: str
     metadata: Mapping[str, str] | None
     model: str | None
@@ -101,10 +103,11 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
             f"""
             INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
                                  output_expires_after_s, request_hash, idempotency_key, priority,
-                                 brake_share, brake_after, retry_of, retry_states, expires_at)
+                                 brake_share, brake_after, retry_of, retry_states, input_table, expires_at)
             VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
+                    CAST(:input_table AS json),
                     now() + :window_s * interval '1 second')
             RETURNING *, {ERRORS_BY_CODE}
             """  # noqa: S608 - a piece of our own

@@ -1,6 +1,6 @@
 """A batch's file on its way to job rows: taken under a lease, advanced block by block."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from io import StringIO
@@ -35,7 +35,8 @@ _COPY_ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
 class IngestTask:
     """A batch to read, from byte `bytes` and line `lines` on. `jobs` rows are there by now.
 
-    One that is a retry reads no file but another batch: there `bytes` counts that batch's lines.
+    Of a table `bytes` counts rows. One that is a retry reads no file but another batch: there it counts that
+    batch's lines.
     """
 
     id: str
@@ -52,6 +53,9 @@ class IngestTask:
     priority: Priority = Priority.STANDARD
     retry_of: str | None = None
     retry_states: Sequence[str] | None = None
+    input_file_id: str = ""
+    filename: str = ""
+    table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
 
 
 class EndedRow(Protocol):
@@ -115,9 +119,11 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
-                      b.priority, b.retry_of, b.retry_states,
+                      b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
-                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key
+                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
+                      (SELECT coalesce(max(f.filename), '') FROM files f
+                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS filename
             """  # noqa: S608 - a piece of our own
         ),
         {"lease": lease_s},

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -17,6 +18,7 @@ class EndedBatch:
     status: BatchStatus
     endpoint: str
     input_file_id: str
+    input_table: Mapping[str, Any] | None
     completion_window: str
     window_s: int
     metadata: Mapping[str, str] | None

@@ -161,7 +161,7 @@ def test_another_tenants_file_is_not_there(client: OpenAI, stranger: OpenAI) -> 
 @pytest.mark.parametrize(
     ("name", "data", "purpose", "code"),
     [
-        ("in.csv", LINES, "batch", "invalid_file_format"),
+        ("in.xlsx", LINES, "batch", "invalid_file_format"),
         ("in.jsonl", b"", "batch", "empty_file"),
         ("in.jsonl", LINES, "fine-tune", "invalid_value"),
         ("folder/", LINES, "user_data", "invalid_value"),

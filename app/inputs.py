@@ -1,0 +1,60 @@
+"""Opens the input of a batch, whatever it is, as entries behind those that are read already."""
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+
+from app.blocks import Entry, read_entries
+from app.chat import chat_rules
+from app.config import Settings
+from app.errors import LineError
+from app.lines import LineRules, split_lines
+from app.objects import ObjectMissing, ObjectStore
+from app.store.ingest import IngestTask
+from app.tables.base import InputError, refused
+from app.tables.opening import open_table, row_entries
+from app.tables.questions import RowReader, check_spec
+from app.tables.spec import TableSpec, read_spec
+
+
+class Inputs:
+    def __init__(self, *, objects: ObjectStore, settings: Settings) -> None:
+        self._objects = objects
+        self._settings = settings
+        self._rules = chat_rules(settings)
+
+    def entries(self, task: IngestTask) -> Generator[Entry]:
+        """Raises InputError where the file is gone, or cannot be read as what it was said to be."""
+        try:
+            if task.object_key is None:
+                raise ObjectMissing(self._objects.bucket, "")
+            if task.table is None:
+                yield from self._lines(task, task.object_key)
+            else:
+                yield from self._rows(task, task.object_key, read_spec(task.table))
+        except ObjectMissing as error:
+            raise refused("file_not_found", "The input file is gone: upload it again.") from error
+
+    def too_many(self, task: IngestTask, jobs: int) -> LineError | None:
+        """What to tell of a batch that is to have so many jobs, if that is too many."""
+        limit = self._settings.table_max_jobs if task.table is not None else self._settings.batch_max_lines
+        if jobs <= limit:
+            return None
+        whose = "The file has too many requests"
+        if task.table is not None:
+            whose = "The table makes too many requests (rows times questions)"
+        message = f"{whose}: the limit is {limit:,}. Split it into several."
+        return LineError("too_many_tasks", message, None, "input_file_id")
+
+    def _lines(self, task: IngestTask, key: str) -> Iterator[Entry]:
+        rules = LineRules(task.endpoint, self._rules)
+        with closing(self._objects.open(key, start=task.bytes)) as chunks:
+            yield from read_entries(split_lines(chunks, first=task.lines + 1), rules)
+
+    def _rows(self, task: IngestTask, key: str, spec: TableSpec) -> Iterator[Entry]:
+        asked = check_spec(spec, self._rules)
+        with open_table(self._objects, key, task.filename, spec) as reader:
+            rows = RowReader(spec, asked, reader.columns, self._rules)
+            jobs = (reader.count or 0) * len(spec.questions)
+            if error := self.too_many(task, jobs):
+                raise InputError(error)
+            yield from row_entries(reader, rows, after=task.bytes)

@@ -1,0 +1,49 @@
+"""What can be told of a batch's table when it is submitted, before anything is read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.chat import ChatRules, chat_rules
+from app.checks import Json, wrong
+from app.config import Settings
+from app.errors import RequestError
+from app.states import Endpoint
+from app.tables.formats import LINES, TABLES, format_of
+from app.tables.questions import check_spec
+from app.tables.spec import read_spec
+
+
+@dataclass(frozen=True)
+class TableChecks:
+    rules: ChatRules
+    default_model: str
+    buckets: Sequence[str]
+
+    def settled(self, table: Mapping[str, Json], endpoint: str) -> Mapping[str, Json]:
+        """The table as it is stored, its model named. RequestError where it could make no request."""
+        if endpoint != Endpoint.CHAT:
+            raise wrong("endpoint", f"A table makes requests for {Endpoint.CHAT.value}: use that endpoint.")
+        body = {**table["body"], "model": table["body"].get("model") or self.default_model}
+        settled = {**table, "body": body}
+        check_spec(read_spec(settled), self.rules)
+        return settled
+
+
+def table_checks(settings: Settings) -> TableChecks:
+    return TableChecks(chat_rules(settings), settings.default_model, settings.s3_source_buckets)
+
+
+def check_format(filename: str, table: Mapping[str, Json] | None) -> None:
+    """Whether a file of this name can be read with, or without, a table."""
+    kind = format_of(filename, table.get("format") if table else None)
+    if table is None and kind != LINES:
+        message = (
+            f"The file {filename!r} is a table: say in 'table' which columns hold what, and what to ask."
+        )
+        raise RequestError(message, param="table", code="missing_parameter")
+    if table is not None and kind not in TABLES:
+        message = (
+            f"The file {filename!r} is no table: it must end in .{', .'.join(TABLES)}, or name its 'format'. "
+            "A .jsonl file holds whole requests and takes no 'table'."
+        )
+        raise RequestError(message, param="table", code="invalid_value")
