@@ -37,11 +37,12 @@ from app.routes.health import health_routes
 from app.routes.jobs import job_routes
 from app.routes.metrics import metrics_routes
 from app.routes.models import model_routes
+from app.routes.openapi import describe, operation_id
 from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
 from app.served import ServedModels
-
 from app.tables.checks import table_checks
+
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
 # Requests at once; more are answered 503 by the server itself.
@@ -105,8 +106,8 @@ def wire(settings: Settings) -> Services:
             objects=objects,
             limits=limits,
             batch_max_bytes=settings.file_max_bytes,
-            longest_s=settings.retention_files_s,
             table_max_bytes=settings.table_max_bytes,
+            longest_s=settings.retention_files_s,
         ),
         batches=Batches(sessions=sessions, limits=limits, brake=brake, tables=table_checks(settings)),
         progress=Progress(sessions=sessions),
@@ -136,7 +137,13 @@ def build_app(services: Services) -> FastAPI:
         await services.chats.close()
         services.close()
 
-    app = FastAPI(title="vqueue", version=version("vqueue"), lifespan=lifespan, redoc_url=None)
+    app = FastAPI(
+        title="vqueue",
+        version=version("vqueue"),
+        lifespan=lifespan,
+        redoc_url=None,
+        generate_unique_id_function=operation_id,
+    )
     app.router.redirect_slashes = False  # a redirect would name the host that the client wrote
     app.add_middleware(Edge)
     add_error_handlers(app)
@@ -153,6 +160,7 @@ def build_app(services: Services) -> FastAPI:
         metrics_routes(),
     ):
         app.include_router(routes)
+    describe(app)
     return app
 
 

@@ -49,6 +49,7 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
 
     @router.get("/{batch_id}")
     def read(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
+        """Where a batch is: its status, counts, files, and pace."""
         return batch_object(batches.read(tenant.id, batch_id))
 
     @router.post("/{batch_id}/cancel")
@@ -85,5 +86,5 @@ def _wish(body: BatchCreate) -> Wish:
         output_expires_after_s=expiry.seconds if expiry else None,
         priority=Priority(body.priority),
         brake=brake_wish(body.failure_brake),
-    )
         table=body.table.model_dump(by_alias=True) if body.table else None,
+    )

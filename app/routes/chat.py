@@ -1,7 +1,7 @@
 """Chat completions over HTTP, whole or as server-sent events, for whoever holds the line."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -22,6 +22,9 @@ from app.schemas import ChatCreate
 # Nothing on the way may gather events before it passes them on.
 UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 STREAMING = {"stream", "stream_options"}
+STREAM_DOC: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
 
 
 def chat_routes(*, chats: Chats, caller: Caller) -> APIRouter:
@@ -29,7 +32,7 @@ def chat_routes(*, chats: Chats, caller: Caller) -> APIRouter:
     # What a line of a batch may be, a body posted straight may be too.
     read_body = json_body(ChatCreate, max_bytes=MAX_LINE_BYTES)
 
-    @router.post("", openapi_extra=documented(ChatCreate))
+    @router.post("", openapi_extra=documented(ChatCreate), responses=STREAM_DOC)
     async def complete(
         request: Request,
         tenant: Annotated[Tenant, Depends(caller)],

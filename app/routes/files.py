@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import anyio
@@ -35,6 +35,10 @@ FORM = {
     },
 }
 UPLOAD_DOC = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": FORM}}}}
+# Of whatever type the file is.
+BYTES_DOC: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}
+}
 
 
 def file_routes(*, files: Files, caller: Caller) -> APIRouter:
@@ -66,9 +70,10 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
 
     @router.get("/{file_id}")
     def read(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileObject:
+        """What is known of a file."""
         return file_object(files.read(tenant.id, file_id))
 
-    @router.get("/{file_id}/content", response_class=StreamingResponse)
+    @router.get("/{file_id}/content", response_class=StreamingResponse, responses=BYTES_DOC)
     def content(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> StreamingResponse:
         """The file's bytes."""
         file = files.read(tenant.id, file_id)
@@ -78,6 +83,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
 
     @router.delete("/{file_id}")
     def delete(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileDeleted:
+        """Delete a file, whoever still needs it."""
         files.delete(tenant.id, file_id)
         return FileDeleted(id=file_id)
 

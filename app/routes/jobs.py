@@ -45,6 +45,7 @@ def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:
 
     @router.get("/{job_id}")
     def read(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobObject:
+        """Where a job is, and its answer or error once it has ended."""
         return job_object(jobs.read(tenant.id, job_id))
 
     @router.delete("/{job_id}")

@@ -10,6 +10,7 @@ def metrics_routes() -> APIRouter:
 
     @router.get("/metrics", response_class=Response)
     def metrics() -> Response:
+        """Prometheus metrics of this process."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -18,11 +18,13 @@ def model_routes(*, models: ServedModels, caller: Caller) -> APIRouter:
 
     @router.get("")
     def list_models(_: Annotated[Tenant, Depends(caller)]) -> ModelList:
+        """The models by their names, then their aliases."""
         return ModelList(data=[shown(name) for name in models.names()])
 
     # A hub id such as Qwen/Qwen3-VL-2B-Instruct has a slash in it.
     @router.get("/{model:path}")
     def read(_: Annotated[Tenant, Depends(caller)], model: str) -> ModelObject:
+        """One model, by a name or an alias."""
         return shown(model)
 
     return router
