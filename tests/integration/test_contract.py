@@ -19,8 +19,13 @@ CASES = 25  # of each operation
 
 @contextmanager
 def fetching(desk: Desk) -> Iterator[None]:
-    """A fetcher for whom every download goes well, while the block runs."""
-    loop = Loop("fetch", lambda: bool(desk.fetch()), idle_s=0.02)
+    """A fetcher for whom every download goes well, and a worker that is heard of, while the block runs."""
+
+    def step() -> bool:
+        desk.execute("UPDATE workers SET heartbeat_at = now()")
+        return bool(desk.fetch())
+
+    loop = Loop("fetch", step, idle_s=0.05)
     loop.start()
     yield
     loop.stop()
