@@ -9,12 +9,14 @@ from app import heap, telemetry
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.deleter import Deleter
+from app.deliveries import Deliveries
 from app.dispatch import Dispatcher
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.loops import Loop
 from app.objects import make_objects
 from app.orphans import Orphans
+from app.posting import make_poster
 from app.queue import ChunkSender, is_amqp, make_celery
 from app.retention import Retention
 from app.store import notices
@@ -27,9 +29,10 @@ log = structlog.get_logger()
 
 # What is old enough goes a minute later; what is doomed, at once; and a bucket is listed at leisure.
 RETENTION_POLL_S, DELETE_POLL_S, ORPHAN_PAGE_S = 60.0, 1.0, 1.0
+WEBHOOK_POLL_S = 1.0
 
 # A loop has one transaction open at most; some have a thread or two beside them.
-CONNECTIONS = 10
+CONNECTIONS = 12
 # Written within seconds: these never wait behind the files of a batch of a million.
 SMALL_BATCH_JOBS = 20_000
 
@@ -58,6 +61,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     )
     retention = Retention(sessions=sessions, settings=settings, stopping=stopping)
     deleter = Deleter(sessions=sessions, objects=objects)
+    deliveries = Deliveries(sessions=sessions, poster=make_poster(settings))
     orphans = Orphans(sessions=sessions, objects=objects)
     idle_s = settings.dispatch_poll_s
     ready = Event()
@@ -71,6 +75,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
         Loop("retention", retention.step, idle_s=RETENTION_POLL_S),
         Loop("delete", deleter.step, idle_s=DELETE_POLL_S),
         Loop("orphans", orphans.step, idle_s=ORPHAN_PAGE_S),
+        Loop("webhooks", deliveries.step, idle_s=WEBHOOK_POLL_S),
         Loop("finalize_small", finalize_small.step, idle_s=idle_s),
     ]
 

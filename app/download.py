@@ -193,7 +193,7 @@ def _refusal(host: str, reply: Reply) -> WorkError:
     code = f"http_{reply.status}"
     if status_may_pass(reply.status):
         return TransientWork(
-            code, f"{host} answered {reply.status}.", retry_after_s=_retry_after(reply.header("Retry-After"))
+            code, f"{host} answered {reply.status}.", retry_after_s=retry_after(reply.header("Retry-After"))
         )
     advice = {
         401: " It wants a login: use a signed link.",
@@ -204,7 +204,7 @@ def _refusal(host: str, reply: Reply) -> WorkError:
     return InvalidWork(code, f"{host} answered {reply.status}.{advice}")
 
 
-def _retry_after(value: str | None) -> float | None:
+def retry_after(value: str | None) -> float | None:
     """Seconds from a Retry-After header, which holds seconds or a date."""
     text = (value or "").strip()
     if text.isascii() and text.isdigit():

@@ -16,6 +16,7 @@ from app.errors import FatalWork
 from app.ids import file_key, result_file_id
 from app.objects import ObjectStore
 from app.results import error_line, output_line
+from app.store import events
 from app.store import results as store
 from app.store.results import FinalizeTask, ResultFile
 
@@ -84,6 +85,7 @@ class Finalize:
             # Where somebody else was first, its owner may have deleted a file by now.
             if ended:
                 store.note_files(session, [file for file in (output, errors) if file])
+                events.tell_end(session, task.id)
         log.info(
             "batch_ended",
             batch=task.id,

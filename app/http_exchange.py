@@ -17,10 +17,17 @@ _PIECE = 65_536  # bytes read at once
 
 
 class Deadline:
-    """The end of a whole download, redirects included; every wait asks it how long is left."""
+    """The end of a whole exchange, redirects included; every wait asks it how long is left."""
 
-    def __init__(self, total_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        total_s: float,
+        *,
+        what: str = "The image was not downloaded",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.total_s = total_s
+        self._what = what
         self._clock = clock
         self._ends_at = clock() + total_s
 
@@ -28,7 +35,7 @@ class Deadline:
         """Seconds for the next wait; raises TransientWork `timeout` where none are left."""
         left = self._ends_at - self._clock()
         if left <= 0:
-            raise TransientWork("timeout", f"The image was not downloaded within {self.total_s:g} s.")
+            raise TransientWork("timeout", f"{self._what} within {self.total_s:g} s.")
         return min(left, longest_s)
 
 
@@ -49,10 +56,16 @@ class Reply:
 
 
 class Transport(Protocol):
-    """Sends a GET for `url` to one of `addresses` and gives the reply, open while its context is."""
+    """Sends a GET for `url` to one of `addresses`, or a POST of `body`; in its context the reply is open."""
 
     def __call__(
-        self, url: Url, addresses: tuple[str, ...], *, headers: Mapping[str, str], deadline: Deadline
+        self,
+        url: Url,
+        addresses: tuple[str, ...],
+        *,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        body: bytes | None = None,
     ) -> AbstractContextManager[Reply]: ...
 
 
@@ -71,12 +84,18 @@ class DirectTransport:
 
     @contextmanager
     def __call__(
-        self, url: Url, addresses: tuple[str, ...], *, headers: Mapping[str, str], deadline: Deadline
+        self,
+        url: Url,
+        addresses: tuple[str, ...],
+        *,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        body: bytes | None = None,
     ) -> Iterator[Reply]:
         with _translated(url.host), self._connected(url, addresses, deadline) as plain:
             stream = _DeadlineStream(self._encrypted(plain, url, deadline), deadline, self._read_s)
             try:
-                yield _exchange(stream, url, headers)
+                yield _exchange(stream, url, headers, body)
             finally:
                 stream.hang_up()
 
@@ -135,13 +154,14 @@ class _DeadlineStream:
         self._connection.close()
 
 
-def _exchange(stream: _DeadlineStream, url: Url, headers: Mapping[str, str]) -> Reply:
+def _exchange(stream: _DeadlineStream, url: Url, headers: Mapping[str, str], body: bytes | None) -> Reply:
     connection = http.client.HTTPConnection(url.host, url.port)
     connection.sock = stream  # pyright: ignore[reportAttributeAccessIssue]
-    connection.putrequest("GET", url.target, skip_host=True, skip_accept_encoding=True)
-    for name, value in {"Host": url.authority, "Connection": "close", **headers}.items():
+    method, sized = ("GET", {}) if body is None else ("POST", {"Content-Length": str(len(body))})
+    connection.putrequest(method, url.target, skip_host=True, skip_accept_encoding=True)
+    for name, value in {"Host": url.authority, "Connection": "close", **sized, **headers}.items():
         connection.putheader(name, value)
-    connection.endheaders()
+    connection.endheaders(body)
     response = connection.getresponse()
     return Reply(
         status=response.status,

@@ -28,8 +28,8 @@ from app.errors import LineError
 from app.inputs import Inputs
 from app.objects import ObjectStore
 from app.placing import KeptImages, Placer, place_images
+from app.store import events, rejections
 from app.store import ingest as store
-from app.store import rejections
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
 from app.tables.base import InputError
 from app.tables.questions import repeated_id
@@ -63,7 +63,7 @@ class Ingest:
     ) -> None:
         self._sessions = sessions
         self._settings = settings
-        self._inputs = Inputs(objects=objects, settings=settings)
+        self._inputs = Inputs(sessions=sessions, objects=objects, settings=settings)
         self._placer = Placer(sessions=sessions, objects=objects, settings=settings)
         self._copier = Copier(
             sessions=sessions,
@@ -233,7 +233,8 @@ class Ingest:
                 if deleted is None:
                     raise LostBatch
         with transaction(self._sessions) as session:
-            rejections.fail_batch(session, task.id)
+            if rejections.fail_batch(session, task.id):
+                events.tell_end(session, task.id)
 
 
 def _nothing(task: IngestTask) -> LineError:

@@ -24,6 +24,7 @@ from app.jobs import Jobs
 from app.limits import Limits
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
+from app.posting import make_poster
 from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.retrying import Retries
@@ -40,8 +41,10 @@ from app.routes.models import model_routes
 from app.routes.openapi import describe, operation_id
 from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
+from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
 from app.tables.checks import table_checks
+from app.webhooks import Webhooks
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
@@ -69,6 +72,7 @@ class Services:
     placer: Placer
     jobs: Jobs
     chats: Chats
+    webhooks: Webhooks
     models: ServedModels
     checks: tuple[Check, ...]
 
@@ -115,6 +119,7 @@ def wire(settings: Settings) -> Services:
         placer=placer,
         jobs=jobs,
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
+        webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
             engine=engine,
@@ -155,6 +160,7 @@ def build_app(services: Services) -> FastAPI:
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),
+        webhook_routes(webhooks=services.webhooks, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),

@@ -156,6 +156,7 @@ batches = Table(
     Column("is_dry_run", Boolean, nullable=False, server_default=text("false")),
     Column("is_strict", Boolean, nullable=False, server_default=text("false")),
     Column("report", JSON),  # of a dry run
+    counter("told_quarters", SmallInteger),  # of its progress, to those who want to be told
     Column("metered", JSONB),  # the counters as usage last saw them
     Column("completion_window", Text, nullable=False),
     Column("metadata", JSONB),

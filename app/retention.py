@@ -9,7 +9,7 @@ import structlog
 from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.store import repeats
+from app.store import events, repeats
 from app.store import retention as store
 from app.troubled import Troubled
 
@@ -39,13 +39,22 @@ class Retention:
         self._sessions = sessions
         self._batches_s = settings.retention_batches_s
         self._images_s = settings.retention_images_s
+        self._events_s = settings.retention_events_s
         self._stopping = stopping or Event()
         self._block_rows = block_rows
         self._troubled = Troubled("retention", clock=clock)
 
     def step(self) -> bool:
         """A block of each kind, and one deleted batch as a whole; False when there was nothing to remove."""
-        kinds = (self._files, self._old_batches, self._jobs, self._images, self._keys, self._deleted_batch)
+        kinds = (
+            self._files,
+            self._old_batches,
+            self._jobs,
+            self._images,
+            self._keys,
+            self._events,
+            self._deleted_batch,
+        )
         return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
 
     def _spared(self, kind: Callable[[], int]) -> int:
@@ -87,6 +96,13 @@ class Retention:
         """Idempotency keys that count no more."""
         with transaction(self._sessions) as session:
             return repeats.forget_old(session, limit=self._block_rows)
+
+    def _events(self) -> int:
+        if not self._events_s:
+            return 0
+        with transaction(self._sessions) as session:
+            gone = events.delete_old(session, older_than_s=self._events_s, limit=self._block_rows)
+        return _counted("webhook_events", gone)
 
     def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""

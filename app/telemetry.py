@@ -54,6 +54,9 @@ ROWS_DELETED = Counter(
     "vqueue_rows_deleted", "Rows that retention and deletion removed, by table.", ["table"]
 )
 FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
+WEBHOOKS = Counter(
+    "vqueue_webhooks", "Tries to send an event to an endpoint, by what came of them.", ["outcome"]
+)
 STEP_FILL = Histogram("vqueue_step_fill", "Rows of a step over the most it may have.", buckets=SHARE)
 STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every running row a token.")
 ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.")

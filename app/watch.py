@@ -1,10 +1,11 @@
-"""Watches the batches in progress: measures their pace, and stops those that fail wholesale."""
+"""Watches the batches in progress: measures their pace, tells of it, and stops those that fail wholesale."""
 
 import structlog
 
 from app.db import Sessions, transaction
 from app.errors import LineError
 from app.pace import next_pace
+from app.store import events
 from app.store import watch as store
 from app.store.watch import Commonest, Failing
 from app.troubled import Troubled
@@ -25,6 +26,7 @@ class Watch:
     def step(self) -> bool:
         """Always False: the next look is for later."""
         self._measure()
+        self._tell()
         self._brake()
         return False
 
@@ -36,6 +38,10 @@ class Watch:
             ]
             if samples:
                 store.note_paces(session, list(zip(samples, paces, strict=True)))
+
+    def _tell(self) -> None:
+        with transaction(self._sessions) as session:
+            events.tell_progress(session)
 
     def _brake(self) -> None:
         with transaction(self._sessions) as session:

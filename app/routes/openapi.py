@@ -7,7 +7,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.routes.examples import ANSWERS, REQUESTS
+from app.routes import examples, examples_webhooks
+
+REQUESTS = {**examples.REQUESTS, **examples_webhooks.REQUESTS}
+ANSWERS = {**examples.ANSWERS, **examples_webhooks.ANSWERS}
 
 # OpenAPI is JSON of which we change pieces in place.
 Document = dict[str, Any]
@@ -19,6 +22,7 @@ TAGS = {
     "chat": "Chat completions, whole or streamed, answered while the line is held.",
     "responses": "The same in the words of the Responses API, whole.",
     "models": "The models that are served, and their aliases.",
+    "webhooks": "Where events of batches are sent.",
     "health": "For probes and Prometheus; no key is needed.",
 }
 ERRORS = {
