@@ -21,6 +21,7 @@ from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
 from app.tables.checks import TableChecks, check_format
+from app.tables.places import is_place, read_place
 
 # The stock SDK retries twice, each after at most 600 s of waiting for an answer and 120 s of pause.
 REPEATED_WITHIN_S = 30 * 60
@@ -134,7 +135,10 @@ class Batches:
     def _insert(
         self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
     ) -> BatchRow:
-        _check_input(session, tenant_id, wish)
+        if is_place(wish.input_file_id):
+            self._tables.check_place(read_place(wish.input_file_id), wish.table)
+        else:
+            _check_input(session, tenant_id, wish)
         table = self._tables.settled(wish.table, wish.endpoint) if wish.table is not None else None
         brake = chosen_brake(wish.brake, self._brake)
         new = NewBatch(

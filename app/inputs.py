@@ -6,18 +6,22 @@ from contextlib import closing
 from app.blocks import Entry, read_entries
 from app.chat import chat_rules
 from app.config import Settings
+from app.db import Sessions
 from app.errors import LineError
 from app.lines import LineRules, split_lines
 from app.objects import ObjectMissing, ObjectStore
 from app.store.ingest import IngestTask
 from app.tables.base import InputError, refused
+from app.tables.listing import Lister
 from app.tables.opening import open_table, row_entries
+from app.tables.places import is_place, read_place
 from app.tables.questions import RowReader, check_spec
 from app.tables.spec import TableSpec, read_spec
 
 
 class Inputs:
-    def __init__(self, *, objects: ObjectStore, settings: Settings) -> None:
+    def __init__(self, *, sessions: Sessions, objects: ObjectStore, settings: Settings) -> None:
+        self._lister = Lister(sessions=sessions, objects=objects, settings=settings)
         self._objects = objects
         self._settings = settings
         self._rules = chat_rules(settings)
@@ -25,6 +29,9 @@ class Inputs:
     def entries(self, task: IngestTask) -> Generator[Entry]:
         """Raises InputError where the file is gone, or cannot be read as what it was said to be."""
         try:
+            if task.table is not None and is_place(task.input_file_id):
+                most = self._settings.table_max_jobs // len(read_spec(task.table).questions)
+                task = self._lister.keep(task, read_place(task.input_file_id), most_rows=most)
             if task.object_key is None:
                 raise ObjectMissing(self._objects.bucket, "")
             if task.table is None:
@@ -52,7 +59,9 @@ class Inputs:
 
     def _rows(self, task: IngestTask, key: str, spec: TableSpec) -> Iterator[Entry]:
         asked = check_spec(spec, self._rules)
-        with open_table(self._objects, key, task.filename, spec) as reader:
+        with open_table(
+            self._objects, key, task.filename, spec, image_max_bytes=self._settings.image_max_bytes
+        ) as reader:
             rows = RowReader(spec, asked, reader.columns, self._rules)
             jobs = (reader.count or 0) * len(spec.questions)
             if error := self.too_many(task, jobs):

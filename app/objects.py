@@ -46,6 +46,8 @@ class ObjectInfo:
 class Listed:
     key: str
     changed_at: float  # Unix time
+    bytes: int
+    etag: str
 
 
 class ObjectStore:
@@ -93,13 +95,15 @@ class ObjectStore:
         del first  # else it is kept until the last one is sent
         return self._put_parts(key, whole, content_type)
 
-    def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Generator[bytes]:
-        """The object's bytes from offset `start` on, in chunks; a connection that breaks is taken up again.
+    def open(
+        self, key: str, *, start: int = 0, stop: int | None = None, bucket: str | None = None
+    ) -> Generator[bytes]:
+        """The object's bytes from offset `start` on, up to `stop`, in chunks; what breaks off is taken up.
 
         Raises `ObjectMissing` at once, not at the first chunk. An object that was replaced in the middle of
         reading ends in `TransientWork("object_changed")`.
         """
-        stream = self._read(bucket or self.bucket, key, start)
+        stream = self._read(bucket or self.bucket, key, start, stop)
         next(stream)
         return stream
 
@@ -134,7 +138,15 @@ class ObjectStore:
         """The next thousand of our objects whose keys begin so and come behind `after`."""
         with self._translated(self.bucket, prefix):
             answer = self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, StartAfter=after)
-        return [Listed(item["Key"], item["LastModified"].timestamp()) for item in answer.get("Contents", ())]
+        return [_listed(item) for item in answer.get("Contents", ())]
+
+    def pages(self, prefix: str, *, bucket: str) -> Iterator[Sequence[Listed]]:
+        """What another bucket has whose keys begin so, by the thousand; "folders" are none."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        with self._translated(bucket, prefix):
+            for page in pages:
+                found = [_listed(item) for item in page.get("Contents", ())]
+                yield [one for one in found if not one.key.endswith("/")]
 
     def delete(self, key: str) -> None:
         """Remove an object; one that is not there is no error."""
@@ -204,9 +216,9 @@ class ObjectStore:
         except (ClientError, BotoCoreError):
             return
 
-    def _read(self, bucket: str, key: str, start: int) -> Generator[bytes]:
+    def _read(self, bucket: str, key: str, start: int, stop: int | None = None) -> Generator[bytes]:
         """Yields one empty chunk once the object is open, so that a started generator always closes it."""
-        body, end, etag = self._get(bucket, key, start, etag=None)
+        body, end, etag = self._get(bucket, key, start, stop, etag=None)
         position, failures = start, 0
         yield b""
         while True:
@@ -222,13 +234,15 @@ class ObjectStore:
                     raise TransientWork(UNAVAILABLE, f"Reading {key!r} broke off: {error}") from error
             if position >= end:
                 return
-            body, end, etag = self._get(bucket, key, position, etag)
+            body, end, etag = self._get(bucket, key, position, stop, etag)
 
-    def _get(self, bucket: str, key: str, start: int, etag: str | None) -> tuple[StreamingBody, int, str]:
+    def _get(
+        self, bucket: str, key: str, start: int, stop: int | None, etag: str | None
+    ) -> tuple[StreamingBody, int, str]:
         """An open body from `start` on, where it ends, and the tag that says which version it is of."""
         where: dict[str, str] = {"Bucket": bucket, "Key": key}
-        if start:
-            where["Range"] = f"bytes={start}-"
+        if start or stop is not None:
+            where["Range"] = f"bytes={start}-{'' if stop is None else stop - 1}"
         if etag:
             where["IfMatch"] = etag
         with self._translated(bucket, key):
@@ -288,6 +302,10 @@ def _client(
         response_checksum_validation="when_required",
     )
     return session.client("s3", endpoint_url=endpoint_url, config=config)
+
+
+def _listed(item: Any) -> Listed:  # as boto3 gives it
+    return Listed(item["Key"], item["LastModified"].timestamp(), item["Size"], item.get("ETag", ""))
 
 
 def _status(error: ClientError) -> int:

@@ -64,7 +64,7 @@ class FailureBrake(Request):
 
 
 class BatchCreate(Request):
-    input_file_id: Annotated[Str, Field(max_length=128)]
+    input_file_id: Annotated[Str, Field(max_length=1_300)]  # ours: or s3://bucket/prefix
     endpoint: Literal["/v1/chat/completions", "/v1/responses"]
     completion_window: Annotated[str, AfterValidator(_window)]
     metadata: Metadata | None = None

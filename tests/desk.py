@@ -101,6 +101,12 @@ class Desk:
             batches.insert_batch(session, batch)
         return batch_id
 
+    def submit_place(self, place: str, table: Mapping[str, Any]) -> str:
+        """Create a batch of what lies below a bucket prefix; its id."""
+        batch_id = self.submit([], filename="in.csv", table=table)
+        self.execute("UPDATE batches SET input_file_id = :place WHERE id = :id", place=place, id=batch_id)
+        return batch_id
+
     def batch(self, batch_id: str) -> BatchRow:
         with transaction(self.sessions) as session:
             found = batches.read_batch(session, self.tenant, batch_id)

@@ -201,6 +201,33 @@ def advance(session: Session, task: IngestTask, step: Step, *, lease_s: float) -
     return row.one_or_none() is not None
 
 
+def hold_batch(session: Session, task: IngestTask, *, lease_s: float) -> None:
+    """Keep a batch from others for longer."""
+    session.execute(
+        text(
+            f"""
+            UPDATE batches SET lease_until = now() + :lease * interval '1 second'
+            WHERE id = :id AND {UNREAD}
+            """  # noqa: S608 - a piece of our own
+        ),
+        {"id": task.id, "lease": lease_s},
+    )
+
+
+def name_input(session: Session, task: IngestTask, file_id: str) -> bool:
+    """Give a batch another input file, once and before anything is read; False where somebody else has."""
+    row = session.execute(
+        text(
+            f"""
+            UPDATE batches SET input_file_id = :file
+            WHERE id = :id AND input_file_id = :place AND {AT_THIS_BYTE} RETURNING id
+            """  # noqa: S608 - a piece of our own
+        ),
+        {"id": task.id, "file": file_id, "place": task.input_file_id, "from_byte": task.bytes},
+    )
+    return row.one_or_none() is not None
+
+
 def pause_batch(session: Session, task: IngestTask) -> None:
     """Give others their turn: the batch can be taken again, after those that have waited longer."""
     session.execute(

@@ -9,6 +9,7 @@ from app.config import Settings
 from app.errors import RequestError
 from app.states import Endpoint
 from app.tables.formats import LINES, TABLES, format_of
+from app.tables.places import Place
 from app.tables.questions import check_spec
 from app.tables.spec import read_spec
 
@@ -27,6 +28,21 @@ class TableChecks:
         settled = {**table, "body": body}
         check_spec(read_spec(settled), self.rules)
         return settled
+
+    def check_place(self, place: Place, table: Mapping[str, Json] | None) -> None:
+        """Whether a bucket prefix may be the input."""
+        if table is None:
+            message = "A bucket prefix needs a 'table': say in it what to ask of each image."
+            raise RequestError(message, param="table", code="missing_parameter")
+        if place.bucket not in self.buckets:
+            message = (
+                f"Images are not read from the bucket {place.bucket!r}; "
+                "the operator can allow it in VQUEUE_S3_SOURCE_BUCKETS."
+            )
+            raise RequestError(message, param="input_file_id", code="blocked_bucket")
+        for name in ("format", "delimiter", "encoding"):
+            if table.get(name) is not None:
+                raise wrong(f"table.{name}", f"A bucket prefix has no {name}: leave it out.")
 
 
 def table_checks(settings: Settings) -> TableChecks:

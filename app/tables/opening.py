@@ -2,29 +2,42 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
+from io import BufferedReader
 
 from app.blocks import Entry
+from app.config import MIB
 from app.objects import ObjectStore
+from app.tables import archive, parquet
+from app.tables.archive import ZippedImages
 from app.tables.base import Row, TableReader
 from app.tables.delimited import Delimited
 from app.tables.formats import format_of
+from app.tables.manifest import Manifest
+from app.tables.parquet import Parquet
 from app.tables.questions import RowReader
+from app.tables.ranged import RangedFile
 from app.tables.spec import TableSpec
 from app.tables.templates import parse_template
 
 
 @contextmanager
-def open_table(objects: ObjectStore, key: str, filename: str, spec: TableSpec) -> Iterator[TableReader]:
+def open_table(
+    objects: ObjectStore, key: str, filename: str, spec: TableSpec, *, image_max_bytes: int
+) -> Iterator[TableReader]:
     """Raises InputError where the file is no such table, and what the object store raises."""
-    match format_of(filename, spec.format):
-        case kind:
-            with closing(objects.open(key)) as chunks:
-                yield Delimited(
-                    chunks,
-                    delimiter=spec.delimiter or ("\t" if kind == "tsv" else None),
-                    encoding=spec.encoding,
-                    wanted=named_columns(spec),
-                )
+    kind = format_of(filename, spec.format)
+    if kind == "parquet":
+        yield Parquet(RangedFile(objects, key, most=parquet.MOST_READ))
+    elif kind == "zip":
+        file = RangedFile(objects, key, most=archive.MOST_READ)
+        yield ZippedImages(BufferedReader(file, MIB), size=file.size, image_max_bytes=image_max_bytes)
+    else:
+        with closing(objects.open(key)) as chunks:
+            if kind == "txt":
+                yield Manifest(chunks, encoding=spec.encoding)
+                return
+            delimiter = spec.delimiter or ("\t" if kind == "tsv" else None)
+            yield Delimited(chunks, delimiter=delimiter, encoding=spec.encoding, wanted=named_columns(spec))
 
 
 def named_columns(spec: TableSpec) -> Collection[str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Case:
     payload: Mapping[str, Any]
     expectations: tuple[Expectation, ...]  # the expected one, then the alternatives
     must_not: tuple[str, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)  # of a table: which is the id, image, question
 
     def read(self, name: str | None = None) -> bytes:
         name = name or self.file
@@ -104,6 +105,7 @@ def _case(folder: Path, row: Mapping[str, Any]) -> Case:
         payload=row.get("payload") or {},
         expectations=(row["expect"], *row.get("alternatives", ())),
         must_not=tuple(row.get("must_not", ())),
+        columns=row.get("columns") or {},
     )
 
 

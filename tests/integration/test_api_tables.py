@@ -9,8 +9,11 @@ from openai.types import Batch
 
 from app.config import Settings
 from app.db import Sessions
+from app.errors import RequestError
 from app.ingest import Ingest
 from app.objects import ObjectStore
+from app.tables.checks import table_checks
+from app.tables.places import read_place
 from tests.rows import Rows
 
 CSV = b"sku,image_url\nA1,https://a.example/1.jpg\n"
@@ -73,6 +76,39 @@ def test_a_table_needs_to_be_told_what_it_holds(client: OpenAI) -> None:
 
 def test_a_file_of_lines_takes_no_table(client: OpenAI) -> None:
     assert refusal(client, TABLE, filename="in.jsonl") == ("invalid_value", "table")
+
+
+def place(client: OpenAI, name: str, table: dict[str, Any] | None = None) -> Batch:
+    return client.batches.create(
+        input_file_id=name,
+        endpoint="/v1/chat/completions",
+        completion_window="24h",
+        extra_body={"table": table} if table else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "code"),
+    [
+        ("s3://secret/a/", TABLE, "blocked_bucket"),
+        ("s3://photos/a/", None, "missing_parameter"),
+        ("s3:///a/", TABLE, "invalid_value"),
+        ("s3://photos/a/", {**TABLE, "delimiter": ";"}, "invalid_request"),
+    ],
+)
+def test_a_bucket_prefix_that_is_not_taken(
+    settings: Settings, name: str, table: dict[str, Any] | None, code: str
+) -> None:
+    checks = table_checks(settings.model_copy(update={"s3_source_buckets": ("photos",)}))
+    with pytest.raises(RequestError) as caught:
+        checks.check_place(read_place(name), table)
+    assert caught.value.code == code
+
+
+def test_a_bucket_must_be_named_by_the_operator(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        place(client, "s3://photos/a/", TABLE)
+    assert caught.value.code == "blocked_bucket"
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
 """A table's rows become jobs: one for each question, bad rows alone at fault, resumable at any block."""
 
+import base64
+import io
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
+from zipfile import ZipFile
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from app.ids import image_key
 from app.ingest import Ingest
 from app.states import BatchStatus
-from tests.desk import Desk
+from tests.desk import PIXEL, Desk
 
 CSV = "sku,image_url,title\nA1,https://a.example/1.jpg,Cup\nA2,https://a.example/2.jpg,Pan\n"
 QUESTIONS = [
@@ -134,3 +140,89 @@ def test_a_table_has_a_limit_of_jobs_of_its_own(desk: Desk) -> None:
 def test_a_table_that_breaks_off_late_leaves_nothing(desk: Desk, ingest: Ingest) -> None:
     rows = "".join(f"B{n},https://a.example/{n}.jpg,x\n" for n in range(8))
     assert refusal(desk, ingest, CSV + rows + 'C1,"never closed\n')[0] == "invalid_csv"
+
+
+def one_question(**changes: Any) -> dict[str, Any]:
+    return table(
+        image_columns=["image"], id_column="name", questions=[{"name": "a", "ask": "What?"}], **changes
+    )
+
+
+def test_images_in_a_parquet_are_stored_like_data_urls(desk: Desk, ingest: Ingest) -> None:
+    png = base64.b64decode(PIXEL.partition(",")[2])
+    images = [{"bytes": png, "path": "1.png"}, {"bytes": png, "path": None}, {"bytes": b"x", "path": None}]
+    out = io.BytesIO()
+    pq.write_table(pa.table({"image": images, "name": [7, 8, 9]}), out)
+    batch_id = desk.submit(out.getvalue(), filename="in.parquet", table=one_question())
+    ingest.step()
+    jobs = desk.jobs(batch_id)
+    assert [(job.custom_id, job.state, job.error_code) for job in jobs] == [
+        ("7", "ready", None),
+        ("8", "ready", None),
+        ("9", "failed", "not_an_image"),
+    ]
+    assert jobs[0].image_ids == jobs[1].image_ids
+    assert (jobs[2].error_message or "").startswith("Row 3, column 'image': ")
+    stored = desk.objects.head(image_key(desk.tenant, desk.content_hash(PIXEL)))
+    assert stored is not None
+    assert stored.bytes == len(png)
+
+
+def test_a_parquet_with_too_many_rows_is_refused_before_it_is_read(desk: Desk) -> None:
+    settings = desk.settings.model_copy(update={"table_max_jobs": 2})
+    out = io.BytesIO()
+    pq.write_table(pa.table({"image": ["u"] * 3, "name": ["n"] * 3}), out)
+    batch_id = desk.submit(out.getvalue(), filename="in.parquet", table=one_question())
+    work = Ingest(sessions=desk.sessions, objects=desk.objects, settings=settings)
+    work.step()
+    work.close()
+    assert desk.batch(batch_id).errors[0].code == "too_many_tasks"
+
+
+def test_a_file_that_is_no_parquet_fails_its_batch(desk: Desk, ingest: Ingest) -> None:
+    batch_id = desk.submit(CSV.encode(), filename="in.parquet", table=one_question())
+    ingest.step()
+    assert [error.code for error in desk.batch(batch_id).errors] == ["invalid_parquet"]
+
+
+def test_a_zip_of_images_is_a_table(desk: Desk, ingest: Ingest) -> None:
+    out = io.BytesIO()
+    with ZipFile(out, "w") as target:
+        target.writestr("a/1.png", base64.b64decode(PIXEL.partition(",")[2]))
+        target.writestr("2.png", b"nothing")
+    batch_id = desk.submit(out.getvalue(), filename="photos.zip", table=one_question())
+    ingest.step()
+    found = [(job.custom_id, job.error_code) for job in desk.jobs(batch_id)]
+    assert found == [("a/1.png", None), ("2.png", "not_an_image")]
+
+
+def test_a_manifest_is_a_table(desk: Desk, ingest: Ingest) -> None:
+    content = b"# photos\nhttps://a.example/1.jpg\n\nhttps://a.example/2.jpg\n"
+    batch_id = desk.submit(content, filename="urls.txt", table=one_question())
+    ingest.step()
+    assert [job.custom_id for job in desk.jobs(batch_id)] == ["1.jpg", "2.jpg"]
+
+
+def test_a_bucket_prefix_is_listed_once_into_the_input_file(desk: Desk, ingest: Ingest) -> None:
+    for key in ("1.jpg", "b,2.PNG", "notes.txt", "c/"):
+        desk.objects.put(f"{desk.tenant}/in/{key}", b"x", content_type="image/jpeg")
+    place = f"s3://{desk.objects.bucket}/{desk.tenant}/in/"
+    batch_id = desk.submit_place(place, one_question(system="A file of {size} bytes"))
+    ingest.step()
+    jobs = desk.jobs(batch_id)
+    assert [job.custom_id for job in jobs] == [f"{desk.tenant}/in/{key}" for key in ("1.jpg", "b,2.PNG")]
+    assert jobs[0].prompt["turns"][0]["parts"] == [{"text": "A file of 1 bytes"}]
+    listing = desk.content(desk.batch(batch_id).input_file_id).decode()
+    assert listing.splitlines()[1].startswith(f"{place}1.jpg,{desk.tenant}/in/1.jpg,1,")
+
+
+def test_an_empty_prefix_fails_its_batch(desk: Desk, ingest: Ingest) -> None:
+    batch_id = desk.submit_place(f"s3://{desk.objects.bucket}/{desk.tenant}/none/", one_question())
+    ingest.step()
+    assert [error.code for error in desk.batch(batch_id).errors] == ["empty_file"]
+
+
+def test_a_bucket_that_is_not_there_fails_its_batch(desk: Desk, ingest: Ingest) -> None:
+    batch_id = desk.submit_place("s3://no-such-bucket/a/", one_question())
+    ingest.step()
+    assert [error.code for error in desk.batch(batch_id).errors] == ["listing_failed"]
