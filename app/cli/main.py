@@ -5,7 +5,20 @@ from typing import Annotated
 
 import typer
 
-from app.cli import compare, database, failures, keys, local, processes, results, tenants, warm
+from app.cli import (
+    batches,
+    compare,
+    database,
+    failures,
+    keys,
+    local,
+    processes,
+    results,
+    run,
+    submit,
+    tenants,
+    warm,
+)
 
 app = typer.Typer(
     name="vqueue",
@@ -31,6 +44,12 @@ def options(
 
 
 app.command("up")(local.up)
+app.command("run")(run.run)
+app.command("submit")(submit.submit)
+app.command("check")(submit.check)
+app.command("watch")(batches.watch)
+app.command("cancel")(batches.cancel)
+app.command("export")(batches.export)
 app.command("migrate")(database.migrate)
 app.command("compare")(compare.compare)
 app.command("warm")(warm.warm)

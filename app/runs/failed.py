@@ -1,0 +1,56 @@
+"""What has no answer when a run is over: the rows and the reasons, retries counted in."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from vqueue import Batch, Client, Result
+
+MOST_LISTED = 20
+
+
+@dataclass
+class Tally:
+    """Counts of a run, and its first failures in words."""
+
+    jobs: int = 0
+    failed: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    listed: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{code} x {count}" for code, count in self.reasons.most_common())
+        told = f" ({reasons})" if reasons else ""
+        return f"run: jobs={self.jobs} answered={self.jobs - self.failed} failed={self.failed}{told}"
+
+
+def tally(api: Client, batches: Sequence[Batch], *, questions: int) -> Tally:
+    """Of a batch and its retries; `questions` a row, 0 where the input has lines."""
+    found = Tally(jobs=batches[0].request_counts.total)
+    if not batches[-1].request_counts.failed and len(batches) == 1:
+        return found
+    for result in _failures(api, batches):
+        failure = result.failure
+        assert failure is not None
+        found.failed += 1
+        found.reasons[failure.code or "unknown"] += 1
+        if len(found.listed) < MOST_LISTED:
+            found.listed.append(f"{_place(result, questions)}: {failure.code}: {failure.message}")
+    return found
+
+
+def _failures(api: Client, batches: Sequence[Batch]) -> Iterator[Result]:
+    """The newest result of each job, where that is no answer."""
+    settled: set[int] = set()
+    for batch in reversed(batches):
+        is_first = batch is batches[0]
+        for result in api.results(batch.id, status="failed" if is_first else None):
+            if result.line not in settled and result.failure is not None:
+                yield result
+            if not is_first:
+                settled.add(result.line)
+
+
+def _place(result: Result, questions: int) -> str:
+    name = f" ({result.custom_id})" if result.custom_id else ""
+    return f"row {(result.line - 1) // questions + 1}{name}" if questions else f"line {result.line}{name}"
