@@ -1,4 +1,4 @@
-"""Objects of an API to name in requests: files, batches of them, a job, a model."""
+"""Objects of an API to name in requests: files, batches of them, a job, a model, a webhook endpoint."""
 
 from openai import OpenAI
 
@@ -23,4 +23,13 @@ def make_objects(client: OpenAI) -> Known:
     ]
     job = client.post("/jobs", body={"question": "why?"}, cast_to=object)
     assert isinstance(job, dict)
-    return {"file_id": files, "batch_id": batches, "job_id": [job["id"]], "model": [model]}
+    hook = client.webhooks.create(
+        name="contract", url="https://example.com/hook", event_types=["batch.completed"]
+    )
+    return {
+        "file_id": files,
+        "batch_id": batches,
+        "job_id": [job["id"]],
+        "model": [model],
+        "webhook_endpoint_id": [hook.id],
+    }
