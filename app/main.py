@@ -18,6 +18,7 @@ from app.batches import Batches, default_brake
 from app.chats import Chats
 from app.config import Settings, read_settings
 from app.db import give_up_waiting, make_engine, make_sessions
+from app.exports.opening import Exports
 from app.files import Files
 from app.hearing import Ear, connect
 from app.jobs import Jobs
@@ -33,6 +34,7 @@ from app.routes.caller import caller_of
 from app.routes.chat import chat_routes
 from app.routes.edge import Edge
 from app.routes.errors import add_error_handlers
+from app.routes.exports import export_routes
 from app.routes.files import file_routes
 from app.routes.health import health_routes
 from app.routes.jobs import job_routes
@@ -68,6 +70,7 @@ class Services:
     files: Files
     batches: Batches
     progress: Progress
+    exports: Exports
     retries: Retries
     placer: Placer
     jobs: Jobs
@@ -115,6 +118,7 @@ def wire(settings: Settings) -> Services:
         ),
         batches=Batches(sessions=sessions, limits=limits, brake=brake, tables=table_checks(settings)),
         progress=Progress(sessions=sessions),
+        exports=Exports(sessions=sessions),
         retries=Retries(sessions=sessions, limits=limits, brake=brake),
         placer=placer,
         jobs=jobs,
@@ -157,6 +161,7 @@ def build_app(services: Services) -> FastAPI:
         file_routes(files=services.files, caller=caller),
         batch_routes(batches=services.batches, caller=caller),
         progress_routes(progress=services.progress, retries=services.retries, caller=caller),
+        export_routes(exports=services.exports, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),

@@ -58,6 +58,7 @@ NEVER_RUN = {
     JobState.CANCELLED: ("batch_cancelled", "This request was not executed: its batch was cancelled."),
 }
 STOPPED = "This request was not executed: its batch was stopped, since too many of its requests had failed."
+FAILED = "The request failed."
 
 SERVER_ERROR = "server_error"
 BROKEN = "\ufffd"
@@ -118,13 +119,19 @@ def error_line(job: UnansweredJob) -> bytes:
         return _line(job.id, job.custom_id, response=None, error={"code": code, "message": message})
     kind = error_type(job.error_code)
     error = {
-        "message": job.error_message or "The request failed.",
+        "message": job.error_message or FAILED,
         "type": kind,
         "param": job.error_param,
         "code": job.error_code,
     }
     response = _response(job.id, 500 if kind == SERVER_ERROR else 400, {"error": error})
     return _line(job.id, job.custom_id, response=response, error=None)
+
+
+def why_unanswered(job: UnansweredJob) -> tuple[str | None, str]:
+    """The code and the message of what it failed of, or of why it never ran."""
+    code, message = _why_never_run(job)
+    return (job.error_code, job.error_message or FAILED) if code is None else (code, message)
 
 
 def as_line(row: Body) -> bytes:

@@ -1,0 +1,45 @@
+"""Exports over HTTP (ours): a batch's answers as a file that is made while it is sent."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from fastapi.responses import StreamingResponse
+
+from app.auth import Tenant
+from app.exports.opening import CONTENT_TYPES, Export, Exports, ExportWish, Format, Rows
+from app.routes.caller import Caller
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+DOC: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind.partition(";")[0]: BINARY for kind in CONTENT_TYPES.values()}}
+}
+
+
+def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
+    router = APIRouter(prefix="/v1/batches/{batch_id}", tags=["batches"])
+
+    @router.get("/export", response_class=StreamingResponse, responses=DOC)
+    def export(
+        tenant: Annotated[Tenant, Depends(caller)],
+        batch_id: str,
+        format: Format = Format.CSV,
+        rows: Rows = Rows.ALL,
+        retries: bool = False,
+    ) -> StreamingResponse:
+        """The batch's answers so far, a row per line, in the order of the input.
+
+        `retries` takes the newest answer of each line among those of the batch and its retries.
+        """
+        made = exports.open(tenant.id, batch_id, ExportWish(format, rows, retries))
+        return StreamingResponse(made.blocks, media_type=made.content_type, headers=_headers(made))
+
+    return router
+
+
+def _headers(made: Export) -> dict[str, str]:
+    """Named, of this moment, and never shown by a browser as a page of ours."""
+    return {
+        "Content-Disposition": f'attachment; filename="{made.filename}"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
