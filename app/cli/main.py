@@ -9,6 +9,7 @@ from app.cli import (
     batches,
     compare,
     database,
+    doctor,
     failures,
     keys,
     local,
@@ -50,6 +51,7 @@ app.command("check")(submit.check)
 app.command("watch")(batches.watch)
 app.command("cancel")(batches.cancel)
 app.command("export")(batches.export)
+app.command("doctor")(doctor.doctor)
 app.command("migrate")(database.migrate)
 app.command("compare")(compare.compare)
 app.command("warm")(warm.warm)

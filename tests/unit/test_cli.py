@@ -1,7 +1,9 @@
 """The `vqueue` command and the last line of scripts/test."""
 
+import os
 import socket
 import subprocess
+import sys
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +27,8 @@ REPORT = '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/>
 
 
 def test_every_command_is_offered_and_explains_itself() -> None:
-    commands = ("up", "migrate", "compare", "results", "failures", "retry", "keys")
+    commands = ("up", "run", "submit", "check", "watch", "cancel", "export", "doctor", "migrate", "compare")
+    commands += ("results", "failures", "retry", "keys")
     for command in (*commands, "api", "dispatcher", "fetcher", "worker"):
         shown = CliRunner().invoke(app, [command, "--help"])
         assert shown.exit_code == 0
@@ -217,3 +220,20 @@ def test_which_database_is_meant(
     done = CliRunner().invoke(app, ["keys", "list", *given], env={"VQUEUE_DATABASE_URL": url})
     assert done.exit_code == 1
     assert f"port {port} failed: Connection refused" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_told_how_to_complete(shell: str) -> None:
+    program = [Path(sys.executable).with_name("vqueue"), "--show-completion"]
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = subprocess.run(
+        [*program, shell], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, "_VQUEUE_COMPLETE" in done.stdout) == (0, True)
+
+
+def test_a_shell_completes_commands() -> None:
+    given = {"_VQUEUE_COMPLETE": "complete_bash", "COMP_WORDS": "vqueue wat", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("vqueue")
+    done = subprocess.run([program], env={**os.environ, **given}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["watch"]
