@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
-from vqueue import Batch, Client, Result
+from vqueue import Batch, Client, ErrorDetail, Result
 
 MOST_LISTED = 20
 
@@ -29,24 +30,30 @@ def tally(api: Client, batches: Sequence[Batch], *, questions: int) -> Tally:
     found = Tally(jobs=batches[0].request_counts.total)
     if not batches[-1].request_counts.failed and len(batches) == 1:
         return found
-    for result in _failures(api, batches):
-        failure = result.failure
-        assert failure is not None
-        found.failed += 1
-        found.reasons[failure.code or "unknown"] += 1
-        if len(found.listed) < MOST_LISTED:
-            found.listed.append(f"{_place(result, questions)}: {failure.code}: {failure.message}")
+    first = nsmallest(MOST_LISTED, _counted(found, _failures(api, batches)), key=lambda one: one[0].line)
+    found.listed = [
+        f"{_place(result, questions)}: {failure.code}: {failure.message}" for result, failure in first
+    ]
     return found
 
 
-def _failures(api: Client, batches: Sequence[Batch]) -> Iterator[Result]:
+def _counted(
+    found: Tally, failures: Iterator[tuple[Result, ErrorDetail]]
+) -> Iterator[tuple[Result, ErrorDetail]]:
+    for result, failure in failures:
+        found.failed += 1
+        found.reasons[failure.code or "unknown"] += 1
+        yield result, failure
+
+
+def _failures(api: Client, batches: Sequence[Batch]) -> Iterator[tuple[Result, ErrorDetail]]:
     """The newest result of each job, where that is no answer."""
     settled: set[int] = set()
     for batch in reversed(batches):
         is_first = batch is batches[0]
         for result in api.results(batch.id, status="failed" if is_first else None):
-            if result.line not in settled and result.failure is not None:
-                yield result
+            if result.line not in settled and (failure := result.failure) is not None:
+                yield result, failure
             if not is_first:
                 settled.add(result.line)
 

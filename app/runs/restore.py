@@ -5,11 +5,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from app.exports.formats import harmless
 from app.results import as_line
 from app.runs.inputs import parquet
 
-# What a spreadsheet would run as a formula is shown as text, as the service does it.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Rewrite = Callable[[Path, Path, Sequence[str], Mapping[str, str]], None]
 
 
@@ -25,7 +24,7 @@ def restore(path: Path, columns: Sequence[str], texts: Mapping[str, str]) -> Non
 
 
 def _csv(path: Path, to: Path, columns: Sequence[str], texts: Mapping[str, str]) -> None:
-    safe = {id: f"'{text}" if text.startswith(FORMULA) else text for id, text in texts.items()}
+    safe = {id: harmless(text) for id, text in texts.items()}
     with path.open(newline="", encoding="utf-8") as old, to.open("w", newline="", encoding="utf-8") as new:
         rows, write = csv.reader(old), csv.writer(new).writerow
         header = next(rows, [])
