@@ -139,7 +139,7 @@ class Batches:
             self._tables.check_place(read_place(wish.input_file_id), wish.table)
         else:
             _check_input(session, tenant_id, wish)
-        table = self._tables.settled(wish.table, wish.endpoint) if wish.table is not None else None
+        table = self._tables.settled(wish.table) if wish.table is not None else None
         brake = chosen_brake(wish.brake, self._brake)
         new = NewBatch(
             id=new_batch_id(),

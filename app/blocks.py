@@ -1,9 +1,10 @@
 """Lines of a batch's file in blocks, and a block's lines as job rows. Pure."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.checks import Json
 from app.config import MIB
 from app.errors import InvalidWork, LineError
 from app.lines import BadLine, LineRules, ParsedLine, RawLine, parse_line
@@ -51,6 +52,11 @@ class Block:
         """The images of all its jobs, each as often as it is named."""
         return [image for line in self.lines if isinstance(line, ParsedLine) for image in line.request.images]
 
+    def params(self) -> Collection[Mapping[str, Json]]:
+        """Those of all its jobs, each object once."""
+        found = (line.request.params for line in self.lines if isinstance(line, ParsedLine))
+        return {id(params): params for params in found}.values()
+
     def custom_ids(self) -> list[str]:
         return [line.custom_id for line in self.lines if line.custom_id is not None]
 
@@ -83,8 +89,10 @@ def job_rows(
     unusable: Mapping[str, InvalidWork],
 ) -> list[JobRow]:
     """One row per line. `images` has a row for every reference (by ref_hash) that is not `unusable`."""
+    # The jobs of a table share their params question by question.
+    params = {id(one): _JSON.encode(one) if one else EMPTY for one in block.params()}
     return [
-        _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable)
+        _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable, params)
         for job_id, line in zip(job_ids, block.lines, strict=True)
     ]
 
@@ -124,6 +132,7 @@ def _row(
     line: ParsedLine,
     images: Mapping[str, WantedImage],
     unusable: Mapping[str, InvalidWork],
+    params: Mapping[int, str],
 ) -> JobRow:
     request = line.request
     keys = [ref_hash(image) for image in request.images]
@@ -138,7 +147,7 @@ def _row(
         custom_id=line.custom_id,
         model=request.model,
         prompt=_JSON.encode(request.prompt),
-        params=_JSON.encode(request.params) if request.params else EMPTY,
+        params=params[id(request.params)],
         image_ids=[image.id for image in wanted],
         waiting_on=frozenset(image.id for image in wanted if not image.stored),
     )

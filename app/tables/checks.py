@@ -7,7 +7,6 @@ from app.chat import ChatRules, chat_rules
 from app.checks import Json, wrong
 from app.config import Settings
 from app.errors import RequestError
-from app.states import Endpoint
 from app.tables.formats import LINES, TABLES, format_of
 from app.tables.places import Place
 from app.tables.questions import check_spec
@@ -20,10 +19,8 @@ class TableChecks:
     default_model: str
     buckets: Sequence[str]
 
-    def settled(self, table: Mapping[str, Json], endpoint: str) -> Mapping[str, Json]:
+    def settled(self, table: Mapping[str, Json]) -> Mapping[str, Json]:
         """The table as it is stored, its model named. RequestError where it could make no request."""
-        if endpoint != Endpoint.CHAT:
-            raise wrong("endpoint", f"A table makes requests for {Endpoint.CHAT.value}: use that endpoint.")
         body = {**table["body"], "model": table["body"].get("model") or self.default_model}
         settled = {**table, "body": body}
         check_spec(read_spec(settled), self.rules)

@@ -131,7 +131,7 @@ class RowReader:
             raise wrong(self._column(place), "The cell holds bytes where a text belongs.", "invalid_cell")
         if cell is None:
             return ""
-        if "\0" in cell or not is_unicode(cell):
+        if "\0" in cell or not (cell.isascii() or is_unicode(cell)):
             message = "The cell holds a NUL or another character that no text has: remove it."
             raise wrong(self._column(place), message, "invalid_character")
         return cell
@@ -159,7 +159,7 @@ class RowReader:
 
     def _fill(self, row: Row, text: "_Text") -> str:
         assert text.template is not None
-        return text.template.fill(lambda at: self._text(row, text.places[at]))
+        return text.template.fill([self._text(row, place) for place in text.places])
 
     def _line(
         self, row: Row, row_id: str, at: int, images: Reading, system: list[dict[str, Json]]
@@ -184,10 +184,12 @@ class RowReader:
         return ParsedLine(self._spec.line(row.number, at), self._custom_id(row_id, at), request, row.number)
 
     def _check_length(self, asked: str, system: list[dict[str, Json]]) -> None:
+        texts = [asked, *(turn["parts"][0]["text"] for turn in system)]
+        if sum(map(len, texts)) <= self._asked.model.prompt_max_chars:
+            return
         reading = self._rules.reading(self._asked.model)
-        reading.text("", asked)
-        for turn in system:
-            reading.text("", turn["parts"][0]["text"])
+        for text in texts:
+            reading.text("", text)
         reading.check_length("")
 
     def _bad(self, row: Row, row_id: str | None, at: int, error: RequestError) -> BadLine:

@@ -1,10 +1,11 @@
 """Templates of questions: `{column}` stands for a row's value, `{{` and `}}` for braces. Pure."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from app.checks import shown, wrong
+from app.checks import is_unicode, shown, wrong
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]+)\}|[{}]")
 
@@ -16,16 +17,20 @@ class Template:
     texts: Sequence[str]
     columns: Sequence[str]
 
-    def fill(self, value: Callable[[int], str]) -> str:
-        """The text with the value of each column, asked for by its place among `columns`."""
-        parts = [self.texts[0]]
-        for at, text in enumerate(self.texts[1:]):
-            parts += (value(at), text)
-        return "".join(parts)
+    def fill(self, values: Iterable[str]) -> str:
+        """The text with the value of each of its columns."""
+        return self._form % tuple(values)
+
+    @cached_property
+    def _form(self) -> str:
+        """For the fastest of the ways to fill it, since each job does."""
+        return "%s".join(text.replace("%", "%%") for text in self.texts)
 
 
 def parse_template(param: str, template: str) -> Template:
     """RequestError for a brace that is neither doubled nor around a column's name."""
+    if not is_unicode(template):
+        raise wrong(param, f"{param} holds half of a UTF-16 pair, which is no character.")
     texts, columns, end = [""], list[str](), 0
     for found in _TOKEN.finditer(template):
         texts[-1] += template[end : found.start()]
