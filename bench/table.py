@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -65,7 +64,7 @@ def measure(site: Site, catalog: Path, rows: int, questions: int) -> tuple[float
             queued_s = time.perf_counter() - started
             peaks = peaks_mib({"run": process.pid, "dispatcher": site.pids["dispatcher"]})
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
     if total != rows * questions:
         raise RuntimeError(f"{total} jobs were made of {rows} rows with {questions} questions")
     return queued_s, peaks["run"], peaks["dispatcher"]
