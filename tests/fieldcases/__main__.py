@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfalls
 from tests.fieldcases.model import Lab, serve_model
 from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_s3
+from tests.fieldcases.tables import serve_csv, serve_parquet
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
 
 LAYOUT = (
@@ -79,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "model": partial(serve_model, lab=lab),
         "ssrf": serve_ssrf,
         "http": partial(serve_http, server=server),
+        "csv": serve_csv,
+        "parquet": serve_parquet,
     }
     tally = Tally()
     try:
