@@ -118,7 +118,7 @@ def wire(settings: Settings) -> Services:
         ),
         batches=Batches(sessions=sessions, limits=limits, brake=brake, tables=table_checks(settings)),
         progress=Progress(sessions=sessions),
-        exports=Exports(sessions=sessions),
+        exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
         retries=Retries(sessions=sessions, limits=limits, brake=brake),
         placer=placer,
         jobs=jobs,

@@ -197,5 +197,10 @@ class Desk:
             session.execute(text(statement), values)
 
     @staticmethod
+    def pixel() -> bytes:
+        """The smallest picture."""
+        return base64.b64decode(PIXEL.partition(",")[2])
+
+    @staticmethod
     def content_hash(data_url: str) -> str:
         return hashlib.sha256(base64.b64decode(data_url.partition(",")[2])).hexdigest()

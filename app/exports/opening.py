@@ -1,31 +1,34 @@
 """Opens a batch as an export, which is then read page by page, while the batch runs or afterwards."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import BoundedSemaphore
 
-from app.batches import found, missing
-from app.config import MIB
+from app.batches import found
 from app.db import Sessions, transaction
-from app.errors import Overloaded
+from app.errors import Conflict, Overloaded
 from app.exports.columns import Cells, Column
 from app.exports.formats import in_blocks, write_csv, write_ndjson
-from app.exports.jobs import COLUMNS, ExportedJob, in_parts, job_cells, newest, result_lines
+from app.exports.jobs import COLUMNS, job_cells, result_lines
 from app.exports.parquet import write_parquet
-from app.results import AnsweredJob, UnansweredJob
+from app.exports.reading import JobReader
+from app.exports.tables import ROW_COLUMNS, AskedRow, asked_rows, joined, with_answers
+from app.objects import ObjectMissing, ObjectStore
 from app.states import ENDED_JOB, JobState
 from app.store import exports as store
 from app.store.batches import BatchRow, read_batch
-from app.store.exports import Place
-from app.store.progress import read_ended
+from app.store.files import FileRow, read_file
+from app.tables.base import InputError, TableReader
+from app.tables.opening import open_table
+from app.tables.places import is_place
+from app.tables.spec import TableSpec, read_spec
 
-PAGE_JOBS = 1_000
-# Of answers in memory at once: those with log probabilities can be a megabyte each.
-PART_BYTES = 8 * MIB
-# At once; each holds a page, and a row group or a piece of the input.
+# At once; each holds a page of jobs, and a row group or a piece of the input.
 MOST_OPEN = 16
 RETRY_AFTER_S = 10
+REMEDY = "With columns=answers there are the answers without the input's columns."
 
 
 class Format(StrEnum):
@@ -39,6 +42,13 @@ class Rows(StrEnum):
     ALL = "all"
     COMPLETED = "completed"
     FAILED = "failed"  # or cancelled, or expired: whatever ended without an answer
+
+
+class Columns(StrEnum):
+    """Of a table."""
+
+    ALL = "all"
+    ANSWERS = "answers"  # without the input's
 
 
 CONTENT_TYPES: Mapping[Format, str] = {
@@ -65,6 +75,7 @@ class ExportWish:
 
     format: Format = Format.CSV
     rows: Rows = Rows.ALL
+    columns: Columns = Columns.ALL
     retries: bool = False
 
 
@@ -76,72 +87,96 @@ class Export:
 
 
 class Exports:
-    def __init__(self, *, sessions: Sessions) -> None:
+    def __init__(self, *, sessions: Sessions, objects: ObjectStore, image_max_bytes: int) -> None:
         self._sessions = sessions
-        self._places = BoundedSemaphore(MOST_OPEN)
+        self._objects = objects
+        self._image_max_bytes = image_max_bytes
+        self._free = BoundedSemaphore(MOST_OPEN)
 
     def open(self, tenant_id: str, batch_id: str, wish: ExportWish) -> Export:
         """What can be refused is refused here; where reading breaks off later, `blocks` raises.
 
-        `Overloaded` where too many are open.
+        `Conflict` where the input's columns are wanted and it is gone, `Overloaded` where too many are open.
         """
         with transaction(self._sessions) as session:
             batch = found(read_batch(session, tenant_id, batch_id), batch_id)
+            file = read_file(session, tenant_id, batch.input_file_id)
             retries = store.read_retries(session, batch_id) if wish.retries else []
-        jobs = self._jobs(batch, retries, wish.rows)
-        if wish.format is Format.JSONL:
-            blocks = in_blocks(result_lines(jobs, batch.endpoint))
-        else:
-            blocks = WRITERS[wish.format](COLUMNS, map(job_cells, jobs))
-        return Export(f"{batch.id}.{wish.format.value}", CONTENT_TYPES[wish.format], self._held(blocks))
+        reader = JobReader(self._sessions, batch_id, retries)
+        with ExitStack() as stack:
+            self._take_place(stack)
+            blocks = self._blocks(stack, batch, file, reader, wish)
+            held = _held(blocks, stack.pop_all())
+        next(held)  # so that it lets everything go even if nobody reads it
+        return Export(f"{batch.id}.{wish.format.value}", CONTENT_TYPES[wish.format], held)
 
-    def _held(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks, one of the places being taken until the last one, or until nobody wants more."""
-        if not self._places.acquire(blocking=False):
+    def _take_place(self, stack: ExitStack) -> None:
+        if not self._free.acquire(blocking=False):
             message = f"There are {MOST_OPEN} exports already: wait until one is over."
             raise Overloaded(message, code="too_many_exports", retry_after_s=RETRY_AFTER_S)
+        stack.callback(self._free.release)
 
-        def held() -> Generator[bytes]:
-            try:
-                yield b""
-                yield from blocks
-            finally:
-                self._places.release()
+    def _blocks(
+        self, stack: ExitStack, batch: BatchRow, file: FileRow | None, reader: JobReader, wish: ExportWish
+    ) -> Iterator[bytes]:
+        if wish.format is Format.JSONL:
+            return in_blocks(result_lines(reader.jobs(STATES[wish.rows]), batch.endpoint))
+        columns, rows = COLUMNS, map(job_cells, reader.jobs(STATES[wish.rows]))
+        if batch.input_table is not None:
+            columns, rows = self._table(stack, batch, file, reader, wish)
+        return WRITERS[wish.format](columns, rows)
 
-        started = held()
-        next(started)  # so that it lets its place go even if nobody reads it
-        return started
+    def _table(
+        self, stack: ExitStack, batch: BatchRow, file: FileRow | None, reader: JobReader, wish: ExportWish
+    ) -> tuple[Sequence[Column], Iterator[Cells]]:
+        assert batch.input_table is not None
+        spec = read_spec(batch.input_table)
+        columns, rows = list(ROW_COLUMNS), asked_rows(reader.jobs(frozenset(JobState)), spec)
+        if wish.columns is Columns.ALL:
+            table = self._open(stack, batch, file, spec)
+            columns = [Column(table.columns[at].strip()) for at in table.texts]
+            # A retry asks about some rows, and is about no others.
+            rows = joined(
+                table.rows(table.texts), rows, width=len(columns), only_asked=batch.retry_of is not None
+            )
+        return with_answers(columns, _chosen(rows, wish.rows, len(spec.questions)), spec)
 
-    def _jobs(self, batch: BatchRow, retries: Sequence[str], rows: Rows) -> Iterator[ExportedJob]:
-        """In the order of their lines. Raises `NotFound` where the batch is deleted meanwhile."""
-        wanted = STATES[rows]
-        # A retry may have made of a job anything else.
-        states = frozenset(JobState) if retries else wanted
-        after = 0
-        while True:
-            with transaction(self._sessions) as session:
-                places = store.read_places(
-                    session, batch.id, after=after, limit=PAGE_JOBS, states=sorted(states)
+    def _open(self, stack: ExitStack, batch: BatchRow, file: FileRow | None, spec: TableSpec) -> TableReader:
+        if is_place(batch.input_file_id):
+            message = f"Batch {batch.id} has not listed {batch.input_file_id} yet: try again in a moment."
+            raise Conflict(message, param="batch_id", code="not_listed_yet")
+        if file is None:
+            raise _gone(batch)
+        try:
+            return stack.enter_context(
+                open_table(
+                    self._objects, file.object_key, file.filename, spec, image_max_bytes=self._image_max_bytes
                 )
-                if not places:
-                    break
-                last = places[-1].line
-                if retries:
-                    again = store.read_places_again(session, retries, after=after, last=last)
-                    places = newest(places, again)
-                sizes = store.read_sizes(session, [place.job_id for place in places])
-            for part in in_parts([one for one in places if one.state in wanted], sizes, most=PART_BYTES):
-                yield from self._read(part)
-            after = last
-        with transaction(self._sessions) as session:
-            if not store.is_there(session, batch.id):
-                raise missing(batch.id)
-
-    def _read(self, places: Sequence[Place]) -> list[ExportedJob]:
-        with transaction(self._sessions) as session:
-            jobs = read_ended(session, [one.job_id for one in places if one.state in ENDED_JOB])
-        return [_exported(place, jobs.get(place.job_id)) for place in places]
+            )
+        except ObjectMissing as error:
+            raise _gone(batch) from error
+        except InputError as error:
+            message = f"The input of batch {batch.id} cannot be read: {error} {REMEDY}"
+            raise Conflict(message, param="columns", code="input_unreadable") from error
 
 
-def _exported(place: Place, ended: AnsweredJob | UnansweredJob | None) -> ExportedJob:
-    return ExportedJob(place.line, place.custom_id, place.state, ended)
+def _held(blocks: Iterator[bytes], stack: ExitStack) -> Generator[bytes]:
+    """The blocks, what they need being held until the last one, or until nobody wants more."""
+    with stack:
+        yield b""
+        yield from blocks
+
+
+def _chosen(rows: Iterable[AskedRow], wanted: Rows, questions: int) -> Iterator[AskedRow]:
+    match wanted:
+        case Rows.ALL:
+            yield from rows
+        case Rows.COMPLETED:
+            yield from (row for row in rows if row.is_completed(questions))
+        case Rows.FAILED:
+            yield from (row for row in rows if row.has_failed())
+
+
+def _gone(batch: BatchRow) -> Conflict:
+    message = f"The input file {batch.input_file_id} of batch {batch.id} has expired or was deleted. {REMEDY}"
+    return Conflict(message, param="columns", code="input_gone")

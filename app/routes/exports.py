@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
 from app.auth import Tenant
-from app.exports.opening import CONTENT_TYPES, Export, Exports, ExportWish, Format, Rows
+from app.exports.opening import CONTENT_TYPES, Columns, Export, Exports, ExportWish, Format, Rows
 from app.routes.caller import Caller
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -24,13 +24,15 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
         batch_id: str,
         format: Format = Format.CSV,
         rows: Rows = Rows.ALL,
+        columns: Columns = Columns.ALL,
         retries: bool = False,
     ) -> StreamingResponse:
-        """The batch's answers so far, a row per line, in the order of the input.
+        """The batch's answers so far, in the order of the input: a row per line, or the table's own rows.
 
-        `retries` takes the newest answer of each line among those of the batch and its retries.
+        `columns=answers` leaves a table's own columns out. `retries` takes the newest answer of each line
+        among those of the batch and its retries.
         """
-        made = exports.open(tenant.id, batch_id, ExportWish(format, rows, retries))
+        made = exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries))
         return StreamingResponse(made.blocks, media_type=made.content_type, headers=_headers(made))
 
     return router

@@ -25,6 +25,7 @@ class ZippedImages:
     """The members that are named like images, in the archive's order; all, where none has such a name."""
 
     columns = COLUMNS
+    texts = (1,)
 
     def __init__(self, file: BinaryIO, *, size: int, image_max_bytes: int) -> None:
         self._image_max_bytes = image_max_bytes

@@ -61,6 +61,11 @@ class TableReader(Protocol):
         """How many rows there are, where that is known beforehand."""
         ...
 
+    @property
+    def texts(self) -> Sequence[int]:
+        """The columns that hold no images: what an export gives back."""
+        ...
+
     def rows(self, columns: Sequence[int], *, after: int = 0) -> Iterator[Row]:
         """The rows behind number `after`, with the cells of these columns. May raise InputError."""
         ...

@@ -41,6 +41,10 @@ class Delimited:
     def columns(self) -> Sequence[str]:
         return self._header
 
+    @property
+    def texts(self) -> Sequence[int]:
+        return range(len(self._header))
+
     def rows(self, columns: Sequence[int], *, after: int = 0) -> Iterator[Row]:
         number, width = 0, len(self._header)
         for record in self._rows:
@@ -51,7 +55,7 @@ class Delimited:
             if cells is None:
                 yield Row(number, (), self._bad_bytes())
             elif len(cells) > width and any(cells[width:]):
-                yield Row(number, (), _too_wide(len(cells), width))
+                yield Row(number, [cells[at] for at in columns], _too_wide(len(cells), width))
             else:
                 yield Row(number, [cells[at] if at < len(cells) else "" for at in columns])
 

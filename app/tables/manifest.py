@@ -9,6 +9,7 @@ from app.tables.text import TextFile
 
 class Manifest:
     columns = COLUMNS
+    texts = (0, 1)
     count = None
 
     def __init__(self, chunks: Iterable[bytes], *, encoding: str | None = None) -> None:

@@ -36,6 +36,10 @@ class Parquet:
         return self._schema.names
 
     @property
+    def texts(self) -> Sequence[int]:
+        return [at for at, field in enumerate(self._schema) if not _holds_bytes(field.type)]
+
+    @property
     def count(self) -> int:
         return self._file.metadata.num_rows
 

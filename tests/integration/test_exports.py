@@ -10,9 +10,10 @@ import pytest
 
 from app.db import Sessions, transaction
 from app.errors import NotFound, Overloaded
-from app.exports import opening
+from app.exports import opening, reading
 from app.exports.opening import Exports, ExportWish, Format
 from app.exports.opening import Rows as Which
+from app.objects import ObjectStore
 from app.results import error_line, output_line
 from app.states import Endpoint
 from app.store.results import read_answered, read_unanswered
@@ -29,8 +30,8 @@ def rows(db: Sessions) -> Rows:
 
 
 @pytest.fixture
-def exports(db: Sessions) -> Exports:
-    return Exports(sessions=db)
+def exports(db: Sessions, objects: ObjectStore) -> Exports:
+    return Exports(sessions=db, objects=objects, image_max_bytes=10**6)
 
 
 def read(
@@ -145,8 +146,8 @@ def test_what_a_retry_has_answered_has_not_failed(exports: Exports, rows: Rows) 
 def test_pages_of_any_size_have_each_row_once(
     exports: Exports, rows: Rows, page: int, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "PAGE_JOBS", page)
-    monkeypatch.setattr(opening, "PART_BYTES", part)
+    monkeypatch.setattr(reading, "PAGE_JOBS", page)
+    monkeypatch.setattr(reading, "PART_BYTES", part)
     rows.complete(*rows.add_jobs(5, batch_id="batch_1"))
     rows.complete(*retry(rows, "batch_2", "batch_1", 2, 5), text="blue")
     found = answers(read(exports, retries=True))
