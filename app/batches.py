@@ -37,6 +37,10 @@ class Brake:
     after: int | None
 
 
+# A strict batch stops at its first failure; no share is so small that it would be reached otherwise.
+FIRST_FAILURE = Brake(share=1e-9, after=1)
+
+
 @dataclass(frozen=True)
 class Wish:
     """What a client asks for. `window_s` is its `completion_window` in seconds."""
@@ -49,6 +53,8 @@ class Wish:
     output_expires_after_s: int | None
     priority: Priority = Priority.STANDARD
     brake: Brake | None = None  # None is the service's own
+    dry_run: bool = False
+    strict: bool = False
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
 
 
@@ -83,7 +89,7 @@ class Batches:
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
             if earlier is not None:
                 return earlier
-            if refusal is not None:
+            if refusal is not None and not wish.dry_run:
                 raise refusal
             batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
         log.info("batch_submitted", batch=batch.id)
@@ -140,7 +146,7 @@ class Batches:
         else:
             _check_input(session, tenant_id, wish)
         table = self._tables.settled(wish.table) if wish.table is not None else None
-        brake = chosen_brake(wish.brake, self._brake)
+        brake = chosen_brake(FIRST_FAILURE if wish.strict and not wish.brake else wish.brake, self._brake)
         new = NewBatch(
             id=new_batch_id(),
             tenant_id=tenant_id,
@@ -155,6 +161,8 @@ class Batches:
             brake_after=brake.after,
             request_hash=request_hash,
             idempotency_key=idempotency_key,
+            is_dry_run=wish.dry_run,
+            is_strict=wish.strict,
             input_table=json.dumps(table) if table is not None else None,
         )
         return store.insert_batch(session, new)
@@ -194,8 +202,8 @@ def hash_wish(wish: Wish) -> str:
     # Left out where they say nothing: so were they before there were such things.
     if wish.priority is Priority.STANDARD:
         del said["priority"]
-    for name in ("brake", "table"):
-        if said[name] is None:
+    for name in ("brake", "table", "dry_run", "strict"):
+        if not said[name]:
             del said[name]
     return hash_request(said)
 

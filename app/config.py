@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.model_list import ModelEntry, check_aliases, read_aliases, read_models
+from app.prices import Price, read_prices
 
 MIB = 2**20
 DAY_S = 86_400
@@ -131,6 +132,10 @@ class Settings(BaseSettings):
     # Stop a batch of which this share has failed once so many have ended; 0 lets all run to their end.
     brake_share: float = Field(default=0.0, ge=0, le=1)
     brake_after: int = Field(default=100, ge=1)
+    check_images: int = Field(default=20, ge=0)  # that a dry run fetches to see whether they are there
+    check_wait_s: float = Field(default=30.0, ge=0)  # for these
+    # `model input=0.20 cached=0.05 output=0.60 currency=USD, ...`, per million tokens.
+    prices: Annotated[Mapping[str, Price], NoDecode] = Field(default_factory=dict)
     backlog_max_jobs: int = Field(default=5_000_000, ge=1)  # over this, new work is answered 429
     disk_min_free_bytes: int = Field(default=0, ge=0)  # of `data_dir`; 0 switches the check off
     data_dir: Path | None = None
@@ -173,6 +178,11 @@ class Settings(BaseSettings):
     @classmethod
     def _read_aliases(cls, value: object) -> object:
         return read_aliases(value) if isinstance(value, str) else value
+
+    @field_validator("prices", mode="before")
+    @classmethod
+    def _read_prices(cls, value: object) -> object:
+        return read_prices(value) if isinstance(value, str) else value
 
     @field_validator("model_aliases")
     @classmethod

@@ -21,6 +21,7 @@ from app.blocks import (
     read_blocks,
     without_ids,
 )
+from app.checking import Checker
 from app.config import Settings
 from app.copying import Copier
 from app.db import Sessions, transaction
@@ -28,7 +29,7 @@ from app.errors import LineError
 from app.inputs import Inputs
 from app.objects import ObjectStore
 from app.placing import KeptImages, Placer, place_images
-from app.store import events, rejections
+from app.store import checks, events, rejections
 from app.store import ingest as store
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
 from app.tables.base import InputError
@@ -72,6 +73,9 @@ class Ingest:
             lease_s=settings.lease_s,
             block_jobs=block_lines,
         )
+        self._checker = Checker(
+            sessions=sessions, inputs=self._inputs, settings=settings, block_lines=block_lines
+        )
         self._stopping = stopping or Event()
         self._turn_s = turn_s
         self._block_lines = block_lines
@@ -99,8 +103,23 @@ class Ingest:
         if task.retry_of is not None:
             self._copy(task)
             return
+        if task.is_dry_run:
+            self._dry_run(task)
+            return
         with closing(self._inputs.entries(task)) as entries:
             self._read(task, entries)
+
+    def _dry_run(self, task: IngestTask) -> None:
+        if task.is_closed:
+            self._stop(task)
+            return
+        until = time.monotonic() + self._turn_s
+        try:
+            self._checker.turn(task, is_over=lambda: self._is_over(until))
+        except InputError as error:
+            with transaction(self._sessions) as session:
+                here = store.find_place(session, task.id)
+            self._reject(replace(task, bytes=here), error.errors)
 
     def _copy(self, task: IngestTask) -> None:
         """Add block after block of the old batch's jobs, until they or the turn end."""
@@ -190,11 +209,12 @@ class Ingest:
         if not task.jobs:
             self._reject(task, [_nothing(task)])
             return
-        if task.model is None:
+        if task.model is None or task.is_strict:
             with transaction(self._sessions) as session:
                 errors = rejections.read_bad_lines(session, task.id, limit=MOST_ERRORS)
-            self._reject(task, errors)
-            return
+            if errors:
+                self._reject(task, errors)
+                return
         with transaction(self._sessions) as session:
             if not store.start_batch(session, task):
                 raise LostBatch
@@ -211,6 +231,7 @@ class Ingest:
         with transaction(self._sessions) as session:
             if not store.stop_reading(session, task):
                 raise LostBatch
+            checks.forget_seen(session, task.id)
         log.info("ingest_stopped", batch=task.id, lines=task.lines)
 
     def _reject(self, task: IngestTask, errors: Sequence[LineError]) -> None:
@@ -234,6 +255,7 @@ class Ingest:
                     raise LostBatch
         with transaction(self._sessions) as session:
             if rejections.fail_batch(session, task.id):
+                checks.forget_seen(session, task.id)
                 events.tell_end(session, task.id)
 
 

@@ -355,6 +355,16 @@ doomed_objects = Table(
     Index("ix_doomed_objects_doomed_at", "doomed_at"),
 )
 
+# What a dry run has seen by now: its images and custom_ids, each once.
+checked = Table(
+    "checked",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("hash", Text(collation="C"), primary_key=True),
+    Column("line", Integer, nullable=False),
+)
+
 # What each key has used on a day (UTC), by model.
 usage = Table(
     "usage",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.schemas_tables import Str, Table
+from app.schemas_report import Report
 from app.warm import WARM
 
 MONTH_S = 30 * 86_400
@@ -73,6 +74,12 @@ class BatchCreate(Request):
         default="standard", description="(ours) background runs only what nobody else needs"
     )
     failure_brake: FailureBrake | None = None
+    dry_run: bool = Field(
+        default=False, description="(ours) read and check everything, run nothing, and report"
+    )
+    strict: bool = Field(
+        default=False, description="(ours) one line that is no request, or fails, ends the whole batch"
+    )
     table: Table | None = Field(default=None, description="(ours) the input file is a table, read like this")
 
 
@@ -220,6 +227,8 @@ class BatchExtras(BaseModel):
 
     priority: str
     retry_of: str | None = Field(description="the batch whose jobs these are, once more")
+    dry_run: bool
+    report: Report | None = Field(description="of a dry run, once it has ended")
     pace: float | None = Field(description="jobs that end per second, as measured lately")
     estimated_completion_at: int | None
     errors_by_code: list[ErrorCount] = Field(description="the commonest first, at most 5")

@@ -1,7 +1,6 @@
 """What a dry run has counted so far: added to block by block, kept as JSON between two turns. Pure."""
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,8 +10,10 @@ from app.checks import Json
 from app.lines import BadLine, ParsedLine
 from app.references import RefKind, ref_hash
 
-# Most models' vocabularies have a token for about four letters of English, and one or two for a CJK character.
+# Most vocabularies have a token for about four letters of English, and one or two for a CJK character.
 LETTERS_PER_TOKEN, TOKENS_PER_OTHER = 4, 1
+# Of images whose bytes came along: the rest is like them.
+MOST_SIZES = 200
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Sampled:
 
 @dataclass
 class Tally:
-    """`uses` counts how often requests name an image, by the pixel budget they give it (0: the model's own)."""
+    """`uses`: how often requests name an image, by the pixel budget they give it (0: the model's own)."""
 
     rows: int = 0
     requests: int = 0
@@ -46,6 +47,8 @@ class Tally:
     uses: dict[str, int] = field(default_factory=dict)
     bad: dict[str, Example] = field(default_factory=dict)
     sample: list[Sampled] = field(default_factory=list)
+    inline: int = 0  # distinct images whose bytes came along
+    sizes: list[list[int]] = field(default_factory=list)  # width and height of some of these
     began_at: float = 0.0  # Unix time
     probe_ids: list[int] | None = None  # rows of the sampled images, once they are asked for
     probe_until: float = 0.0
@@ -88,6 +91,11 @@ class Tally:
         if request.images:
             self.uses[budget] = self.uses.get(budget, 0) + len(request.images)
 
+    def add_inline(self, sizes: Sequence[tuple[int, int]]) -> None:
+        """Count in images whose bytes came along, by their sizes."""
+        self.inline += len(sizes)
+        self.sizes += [list(size) for size in sizes[: MOST_SIZES - len(self.sizes)]]
+
     def as_json(self) -> Mapping[str, Any]:
         return asdict(self)
 
@@ -104,11 +112,6 @@ def text_tokens(text: str) -> int:
     """About how many tokens a text is."""
     letters = sum(map(str.isascii, text)) if not text.isascii() else len(text)
     return -(-letters // LETTERS_PER_TOKEN) + (len(text) - letters) * TOKENS_PER_OTHER
-
-
-def image_counts(block: Block) -> Mapping[str, int]:
-    """How often requests of a block name each image, by its hash."""
-    return Counter(ref_hash(image) for image in block.references())
 
 
 def _fetchable(block: Block) -> Iterable[Sampled]:

@@ -86,5 +86,7 @@ def _wish(body: BatchCreate) -> Wish:
         output_expires_after_s=expiry.seconds if expiry else None,
         priority=Priority(body.priority),
         brake=brake_wish(body.failure_brake),
+        dry_run=body.dry_run,
+        strict=body.strict,
         table=body.table.model_dump(by_alias=True) if body.table else None,
     )

@@ -68,6 +68,8 @@ BATCH = {
     "vqueue": {
         "priority": "standard",
         "retry_of": None,
+        "dry_run": False,
+        "report": None,
         "pace": 21.5,
         "estimated_completion_at": NOW + 60,
         "errors_by_code": [ERROR_COUNT],

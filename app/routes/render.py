@@ -30,6 +30,7 @@ from app.schemas import (
     RequestCounts,
     TokenDetails,
 )
+from app.schemas_report import Report
 from app.states import BatchStatus
 from app.store import batches as batches_store
 from app.store.batches import BatchRow
@@ -148,10 +149,18 @@ def _extras(batch: BatchRow) -> BatchExtras:
     return BatchExtras(
         priority=batch.priority,
         retry_of=batch.retry_of,
+        dry_run=batch.is_dry_run,
+        report=_report(batch),
         pace=batch.pace if is_running else None,
         estimated_completion_at=unix_or_none(end),
         errors_by_code=[_error_count(one) for one in counts],
     )
+
+
+def _report(batch: BatchRow) -> Report | None:
+    if not batch.is_dry_run or batch.status is not BatchStatus.COMPLETED or batch.report is None:
+        return None
+    return Report(**batch.report)
 
 
 def _error_count(one: batches_store.ErrorCount) -> ErrorCount:

@@ -38,6 +38,8 @@ class NewBatch:
     retry_of: str | None = None
     retry_states: Sequence[str] | None = None
     input_table: str | None = None  # JSON
+    is_dry_run: bool = False
+    is_strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class BatchRow:
     endpoint: str
     input_file_id: str
     input_table: Mapping[str, Any] | None
+    is_dry_run: bool
+    is_strict: bool
+    report: Mapping[str, Any] | None
     completion_window: str
     metadata: Mapping[str, str] | None
     model: str | None
@@ -103,11 +108,12 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
             f"""
             INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
                                  output_expires_after_s, request_hash, idempotency_key, priority,
-                                 brake_share, brake_after, retry_of, retry_states, input_table, expires_at)
+                                 brake_share, brake_after, retry_of, retry_states, input_table,
+                                 is_dry_run, is_strict, expires_at)
             VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
-                    CAST(:input_table AS json),
+                    CAST(:input_table AS json), :is_dry_run, :is_strict,
                     now() + :window_s * interval '1 second')
             RETURNING *, {ERRORS_BY_CODE}
             """  # noqa: S608 - a piece of our own
@@ -202,7 +208,8 @@ def estimate_open_jobs(session: Session, *, cap: int) -> int:
         text(
             """
             SELECT (SELECT coalesce(sum(greatest(total - completed - failed, 0)), 0)
-                    FROM batches WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling'))
+                    FROM batches WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling')
+                        AND NOT is_dry_run)
                  + (SELECT count(*) FROM (
                         SELECT 1 FROM jobs
                         WHERE batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')

@@ -49,6 +49,9 @@ class IngestTask:
     jobs: int
     is_rejected: bool
     is_closed: bool  # cancelled or expired meanwhile
+    is_dry_run: bool
+    is_strict: bool  # one bad line refuses them all
+    report: Mapping[str, Any] | None  # what a dry run has counted so far
     object_key: str | None  # None when the input file was deleted
     priority: Priority = Priority.STANDARD
     retry_of: str | None = None
@@ -119,6 +122,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
+                      b.is_dry_run, b.is_strict, b.report,
                       b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
@@ -226,6 +230,13 @@ def name_input(session: Session, task: IngestTask, file_id: str) -> bool:
         {"id": task.id, "file": file_id, "place": task.input_file_id, "from_byte": task.bytes},
     )
     return row.one_or_none() is not None
+
+
+def find_place(session: Session, batch_id: str) -> int:
+    """At which byte the reading of a batch stands."""
+    return session.execute(
+        text("SELECT ingested_bytes FROM batches WHERE id = :id"), {"id": batch_id}
+    ).scalar_one()
 
 
 def pause_batch(session: Session, task: IngestTask) -> None:

@@ -16,6 +16,7 @@ ALL_SCOPES = sa.text("'{*}'")
 
 def upgrade() -> None:
     _add_columns()
+    _check_first()
     _count_use()
     _tell_of_events()
     _be_polite()
@@ -34,6 +35,7 @@ def downgrade() -> None:
         "webhook_endpoints",
         "audit_log",
         "usage",
+        "checked",
     ):
         op.drop_table(table)
     for table, columns in (
@@ -64,6 +66,17 @@ def _add_columns() -> None:
     op.add_column("batches", sa.Column("told_quarters", sa.SmallInteger, nullable=False, server_default=ZERO))
     op.add_column("batches", sa.Column("metered", JSONB))
     op.add_column("jobs", sa.Column("key_id", sa.Text))
+
+
+def _check_first() -> None:
+    op.create_table(
+        "checked",
+        sa.Column("batch_id", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("hash", sa.Text(collation="C"), nullable=False),
+        sa.Column("line", sa.Integer, nullable=False),
+        sa.PrimaryKeyConstraint("batch_id", "kind", "hash", name="pk_checked"),
+    )
 
 
 def _count_use() -> None:
