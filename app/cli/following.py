@@ -41,19 +41,18 @@ class Bar:
 
 
 class Lines:
-    """Elsewhere: a line for each new state, and one every ten seconds."""
+    """Elsewhere: a line for each new state, one at its end, and one every ten seconds."""
 
     def __init__(self) -> None:
-        self._what = ""
+        self._what, self._done = "", 0
         self._said_at = 0.0
 
     def tell(self, what: str, done: int, total: int, note: str = "") -> None:
         now = time.monotonic()
-        if what == self._what and now < self._said_at + SAY_EVERY_S and done < total:
+        is_over = done == total and done != self._done
+        if what == self._what and not is_over and now < self._said_at + SAY_EVERY_S:
             return
-        if (what, done) == (self._what, total) and now < self._said_at + SAY_EVERY_S:
-            return
-        self._what, self._said_at = what, now
+        self._what, self._done, self._said_at = what, done, now
         counts = f" {done:,} of {total:,}" if total else ""
         typer.echo(f"{what}{counts}{', ' + note if note else ''}", err=True)
 

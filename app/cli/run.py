@@ -18,10 +18,11 @@ from app.runs.notebook import Notebook
 from app.runs.restore import restore
 from app.runs.state import RunState, begin, digest, load, notebook_file, save, take_up
 from app.runs.wish import Wish, choose_columns, hand_in
-from vqueue import Batch, Client, NotFound, VqueueError
+from vqueue import BadRequest, Batch, Client, NotFound, VqueueError
 
 FORMATS = ("csv", "parquet", "jsonl", "ndjson")
 INTERRUPTED = 130
+NOTHING_TO_RETRY = "nothing_to_retry"  # rows that were no requests would fail again
 
 
 @dataclass
@@ -65,12 +66,18 @@ class Run:
         last = self.api.batch(self.state.batches[-1])
         if not last.ended or not last.request_counts.failed:
             return
-        batch = self.api.retry(
-            last.id,
-            states=("failed", "expired", "cancelled"),
-            idempotency_key=f"retry-{self.state.mark}-{len(self.state.batches)}",
-        )
-        self._note(batch)
+        try:
+            batch = self.api.retry(
+                last.id,
+                states=("failed", "expired", "cancelled"),
+                idempotency_key=f"retry-{self.state.mark}-{len(self.state.batches)}",
+            )
+        except BadRequest as error:
+            if error.code != NOTHING_TO_RETRY:
+                raise
+            _say(error.message)
+        else:
+            self._note(batch)
 
     def finish(self) -> list[Batch]:
         """Wait for the end, and write the output; the batch and its retries."""
