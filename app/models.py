@@ -322,6 +322,7 @@ answers = Table(
     # Null where there are none, and in answers of 0.1.0.
     Column("logprobs", JSON),
     Column("notes", JSON),
+    Column("reasoning", Text),  # of a model that thinks aloud before it answers
 )
 
 # A batch's jobs in the order in which they ended: a row's jobs are its results up to number `seq`.

@@ -92,6 +92,7 @@ class AnsweredJob:
     revision: str
     logprobs: StoredLogprobs | None = None
     notes: Sequence[str] | None = None
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ def error_line(job: UnansweredJob) -> bytes:
 def why_unanswered(job: UnansweredJob) -> tuple[str | None, str]:
     """The code and the message of what it failed of, or of why it never ran."""
     code, message = _why_never_run(job)
-    return (job.error_code, job.error_message or FAILED) if code is None else (code, message)
+    if code is None or message is None:
+        return job.error_code, job.error_message or FAILED
+    return code, message
 
 
 def as_line(row: Body) -> bytes:
@@ -176,7 +179,7 @@ def completion(job: AnsweredJob) -> Body:
         "choices": [
             {
                 "index": 0,
-                "message": {"role": "assistant", "content": job.text, "refusal": None},
+                "message": {"role": "assistant", "content": job.text, "refusal": None, **_reasoning(job)},
                 "finish_reason": job.finish_reason,
                 "logprobs": logprobs(job.logprobs),
             }
@@ -190,6 +193,11 @@ def completion(job: AnsweredJob) -> Body:
         "system_fingerprint": job.revision,
         **notes,
     }
+
+
+def _reasoning(job: AnsweredJob) -> Body:
+    """(Not OpenAI's, but what servers of open models say.) There only where the model reasoned."""
+    return {"reasoning_content": job.reasoning} if job.reasoning else {}
 
 
 def response(job: AnsweredJob) -> Body:
@@ -207,7 +215,7 @@ def response(job: AnsweredJob) -> Body:
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
         "model": job.model,
-        "output": [_message(job, status)],
+        "output": [*_thoughts(job, status), _message(job, status)],
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],
@@ -237,6 +245,15 @@ def logprobs(stored: StoredLogprobs | None) -> Body | None:
         for token, logprob, others in stored
     ]
     return {"content": content, "refusal": None}
+
+
+def _thoughts(job: AnsweredJob, status: str) -> list[Body]:
+    if not job.reasoning:
+        return []
+    content = [{"type": "reasoning_text", "text": job.reasoning}]
+    return [
+        {"id": f"rs_{job.id:016x}", "type": "reasoning", "status": status, "summary": [], "content": content}
+    ]
 
 
 def _message(job: AnsweredJob, status: str) -> Body:

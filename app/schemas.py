@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from app.schemas_tables import Str, Table
 from app.schemas_report import Report
+from app.schemas_tables import Str, Table
 from app.warm import WARM
 
 MONTH_S = 30 * 86_400
@@ -327,6 +327,7 @@ class JobAnswer(BaseModel):
     revision: str
     logprobs: Mapping[str, Any] | None
     notes: list[str]
+    reasoning: str | None = None
 
 
 class JobError(BaseModel):

@@ -3,22 +3,28 @@
 from app.results import StoredLogprobs
 from app.store.jobs import ClaimedJob
 from app.store.records import AnswerRow
-from workers.engine.base import Answer, TokenLogprob
+from workers.engine.base import Answer, Note, TokenLogprob
+from workers.reasoning import split_reasoning
 
 LEAST_LOGPROB = -9999.0  # OpenAI's word for a token that could not be; JSON has no infinity
 
 
 def answer_row(job: ClaimedJob, answer: Answer) -> AnswerRow:
+    reasoning, text = split_reasoning(storable(answer.text))
+    notes = [note.value for note in answer.notes]
+    if reasoning is not None and not text and Note.EMPTY not in notes:
+        notes.append(Note.EMPTY.value)
     return AnswerRow(
         job.id,
         job.attempt,
-        storable(answer.text),
+        text,
         answer.finish_reason,
         answer.usage.prompt_tokens,
         answer.usage.cached_tokens,
         answer.usage.completion_tokens,
         logprobs=None if answer.logprobs is None else _logprobs(answer.logprobs),
-        notes=tuple(note.value for note in answer.notes),
+        notes=tuple(notes),
+        reasoning=reasoning or None,
     )
 
 

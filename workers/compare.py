@@ -12,6 +12,7 @@ from app.errors import WorkError
 from workers.engine.base import Answer, Request, Sampling, TextPart, Turn
 from workers.engines import open_one as open_engine
 from workers.pool import OpenEngine
+from workers.reasoning import split_reasoning
 from workers.sample import TENANT, Asked, read_folder, read_lines
 
 
@@ -57,4 +58,4 @@ def _reply(future: Future[Answer]) -> Reply:
         answer = future.result()
     except WorkError as error:
         return Reply(None, error.code)
-    return Reply(answer.text, answer.finish_reason)
+    return Reply(split_reasoning(answer.text)[1], answer.finish_reason)

@@ -16,6 +16,7 @@ from app.live_text import Piece, text_channel
 from app.states import Priority
 from app.store.jobs import ClaimedJob, Held
 from workers.answers import storable
+from workers.reasoning import AnswerOnly
 
 # Text is gathered for this long: of a model that gives 100 tokens a second, two or three.
 GATHER_S = 0.025
@@ -68,7 +69,7 @@ class Teller:
         self._thread.start()
 
     def listener(self, job: ClaimedJob) -> Callable[[str], None] | None:
-        """Takes the text of a claimed job piece by piece; None where nobody waits for it."""
+        """Takes the text of a claimed job piece by piece, and tells the answer; None where nobody waits."""
         if job.priority is not Priority.INTERACTIVE:
             return None
         told = _Told(Held(job.id, job.attempt), text_channel(job.tenant_id, job.id))
@@ -81,7 +82,7 @@ class Teller:
                 told.changed = True
                 self._changed.notify()
 
-        return listen
+        return AnswerOnly(listen)
 
     def ended(self, held: Sequence[Held]) -> None:
         """How these attempts ended is recorded."""

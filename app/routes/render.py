@@ -191,6 +191,7 @@ def _answer(job: JobView) -> JobAnswer | None:
         revision=job.revision or "",
         logprobs=logprobs(job.logprobs),
         notes=list(job.notes or ()),
+        reasoning=job.reasoning,
     )
 
 

@@ -74,7 +74,8 @@ def read_sizes(session: Session, job_ids: Sequence[int]) -> dict[int, int]:
     rows = session.execute(
         text(
             """
-            SELECT job_id, octet_length(text) + 4 * coalesce(pg_column_size(logprobs), 0) FROM answers
+            SELECT job_id, octet_length(text) + coalesce(octet_length(reasoning), 0)
+                           + 4 * coalesce(pg_column_size(logprobs), 0) FROM answers
             WHERE job_id = ANY(:ids)
             """
         ),

@@ -79,6 +79,7 @@ class JobView:
     revision: str | None = None
     logprobs: Json = None
     notes: Sequence[str] | None = None
+    reasoning: str | None = None
     params: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -133,7 +134,8 @@ def read_job(session: Session, tenant_id: str, job_id: int) -> JobView | None:
                 """
                 SELECT j.id, j.model, j.state, j.attempt, j.error_code, j.error_message, j.created_at,
                        j.started_at, j.finished_at, j.params, a.text AS answer, a.finish_reason,
-                       a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes
+                       a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes,
+                       a.reasoning
                 FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
                 WHERE j.id = :id AND j.tenant_id = :tenant AND NOT EXISTS (
                     SELECT FROM batches b WHERE b.id = j.batch_id AND b.deleted_at IS NOT NULL)

@@ -25,6 +25,7 @@ class AnswerRow:
     completion_tokens: int
     logprobs: Json = None
     notes: Sequence[str] = ()
+    reasoning: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ RECORD = Prepared(
     f"""
     WITH given AS (
         SELECT * FROM unnest(:ids, :attempts, :texts, :reasons, :prompts, :cached, :completions, :logprobs,
-                             :notes)
+                             :notes, :reasonings)
         AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
-             logprobs, notes)),
+             logprobs, notes, reasoning)),
     locked AS (
         SELECT id, state, attempt FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
     ended AS (
@@ -64,9 +65,9 @@ RECORD = Prepared(
         WHERE jobs.id = locked.id AND locked.state = 'running' RETURNING jobs.id, jobs.batch_id),
     stored AS (
         INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                             completion_tokens, model, revision, logprobs, notes)
+                             completion_tokens, model, revision, logprobs, notes, reasoning)
         SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
-               g.completion_tokens, :model, :revision, g.logprobs, g.notes
+               g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning
         FROM given g JOIN ended ON ended.id = g.id),
     {ENDED_BY_BATCH},
     used AS (
@@ -92,6 +93,7 @@ RECORD = Prepared(
         "completions": "int[]",
         "logprobs": "json[]",
         "notes": "json[]",
+        "reasonings": "text[]",
         "model": "text",
         "revision": "text",
     },
@@ -114,6 +116,7 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             "completions": [row.completion_tokens for row in rows],
             "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
             "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
+            "reasonings": [row.reasoning for row in rows],
             "model": model,
             "revision": revision,
         },

@@ -91,7 +91,8 @@ def read_answered(session: Session, batch_id: str, *, after_line: int, limit: in
         text(
             """
             SELECT j.id, j.line, j.custom_id, j.model, j.finished_at, a.text, a.finish_reason,
-                   a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes
+                   a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes,
+                   a.reasoning
             FROM jobs j JOIN answers a ON a.job_id = j.id
             WHERE j.batch_id = :batch AND j.line > :after AND j.state = 'completed'
             ORDER BY j.line LIMIT :limit
@@ -175,6 +176,7 @@ def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:
         row.revision,
         row.logprobs,
         row.notes,
+        row.reasoning,
     )
 
 

@@ -39,8 +39,12 @@ def downgrade() -> None:
     ):
         op.drop_table(table)
     for table, columns in (
+        ("answers", ("reasoning",)),
         ("jobs", ("key_id",)),
-        ("batches", ("told_quarters", "metered", "report", "is_strict", "is_dry_run", "input_table", "key_id")),
+        (
+            "batches",
+            ("told_quarters", "metered", "report", "is_strict", "is_dry_run", "input_table", "key_id"),
+        ),
         ("api_keys", ("last_used_at", "scopes")),
         ("tenants", ("quota_images_day", "quota_bytes", "quota_queued_jobs", "requests_per_minute")),
     ):
@@ -66,6 +70,7 @@ def _add_columns() -> None:
     op.add_column("batches", sa.Column("told_quarters", sa.SmallInteger, nullable=False, server_default=ZERO))
     op.add_column("batches", sa.Column("metered", JSONB))
     op.add_column("jobs", sa.Column("key_id", sa.Text))
+    op.add_column("answers", sa.Column("reasoning", sa.Text))
 
 
 def _check_first() -> None:

@@ -148,3 +148,18 @@ def test_lists_and_single_words_are_no_repetition() -> None:
     assert not repeats([7] * 31)
     assert not repeats([*range(40)])
     assert not repeats([1, 2, 3, 4] * 3 + [5, 6] * 8)
+
+
+def test_what_the_prompt_opened_is_a_part_of_the_answer() -> None:
+    told: list[str] = []
+    row = Generation(
+        sampling=Sampling(1000),
+        prompt=np.array([1]),
+        tokenizer=BACKEND,
+        end_ids=frozenset({END}),
+        on_text=told.append,
+        opening="<think>",
+    )
+    for token in [*BACKEND.encode("a</think>b", add_special_tokens=False).ids, END]:
+        row.accept(token, LOGITS)
+    assert row.answer().text == "".join(told) == "<think>a</think>b"

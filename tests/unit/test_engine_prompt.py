@@ -120,3 +120,15 @@ def test_a_refusal_by_the_template_is_the_job_s_own_fault() -> None:
     tokenizer.chat_template = "{{ raise_exception('no system prompts') }}"
     with pytest.raises(InvalidWork, match="no system prompts"):
         PromptBuilder(tokenizer, context=CONTEXT).build([Turn("system", (TextPart("a"),))], [])
+
+
+@pytest.mark.parametrize(
+    ("end", "opening"), [("<think>\n", "<think>"), ("<think>\n\n</think>\n\n", ""), ("", "")]
+)
+def test_a_template_that_ends_in_reasoning_opens_it_for_the_answer(end: str, opening: str) -> None:
+    tokenizer = build_tokenizer()
+    tokenizer.chat_template = "<|im_start|>{{ messages[0].content[0].text }}assistant" + repr(end).join(
+        ("{{ ", " }}")
+    )
+    builder = PromptBuilder(tokenizer, context=CONTEXT)
+    assert builder.build([Turn("user", (TextPart("<think>"),))], []).opening == opening

@@ -12,8 +12,14 @@ class AnswerText:
     """The text that tokens make as they come: looks for stop strings, hands pieces to a listener."""
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Sequence[str], listener: Callable[[str], None] | None
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str],
+        listener: Callable[[str], None] | None,
+        *,
+        opening: str = "",
     ) -> None:
+        """`opening` stands at the end of the prompt, and belongs to the answer."""
         self._tokenizer = tokenizer
         self._stops = [stop for stop in stops if stop]
         self._listener = listener
@@ -21,6 +27,9 @@ class AnswerText:
         self._so_far = ""
         self._told = 0
         self._cut: int | None = None
+        self._opening = opening
+        if opening and listener is not None:
+            listener(opening)
 
     def add(self, token: int, *, hidden: bool) -> bool:
         """True when a stop string is complete, also one across token borders."""
@@ -43,7 +52,7 @@ class AnswerText:
             text = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
             text = text.removesuffix(BROKEN) if cut else text
         self._tell(text)
-        return text
+        return self._opening + text
 
     def _tell(self, text: str) -> None:
         if self._listener is not None and len(text) > self._told:

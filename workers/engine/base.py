@@ -13,6 +13,9 @@ Pixels = NDArray[np.uint8]
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length"]
 
+# Around the reasoning at the beginning of an answer's text, where a model gives any.
+OPEN_REASONING, CLOSE_REASONING = "<think>", "</think>"
+
 
 @dataclass(frozen=True)
 class Image:
@@ -167,6 +170,8 @@ class Note(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
+    """`text` begins with the model's reasoning, marked, where it has any, also where the prompt opens it."""
+
     text: str
     finish_reason: FinishReason
     usage: Usage

@@ -26,6 +26,7 @@ class Generation:
         end_ids: frozenset[int],
         matcher: Matcher | None = None,
         on_text: Callable[[str], None] | None = None,
+        opening: str = "",
     ) -> None:
         self.sampling = sampling
         self.tokens: list[int] = []
@@ -38,7 +39,7 @@ class Generation:
         self._end_ids = end_ids
         self._matcher = matcher
         self._logprobs: list[TokenLogprob] = []
-        self._text = AnswerText(tokenizer, sampling.stop, on_text)
+        self._text = AnswerText(tokenizer, sampling.stop, on_text, opening=opening)
 
     def allowed(self) -> NDArray[np.bool_] | None:
         """The tokens (vocabulary,) that the row's grammar lets it take next; raises InvalidWork."""

@@ -12,6 +12,8 @@ import PIL.Image
 
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from workers.engine.base import (
+    CLOSE_REASONING,
+    OPEN_REASONING,
     Answer,
     Choice,
     Constraint,
@@ -126,10 +128,11 @@ class Gathered:
     reason: str | None = None
     usage: Json = None
     logprobs: tuple[TokenLogprob, ...] = ()
+    is_thinking: bool = False
 
     def add(self, choice: Json, said: Json) -> bool:
         """One choice, and its message or delta; whether it brought a part of the answer."""
-        piece = said.get("content") or ""
+        piece = self._marked(said.get("reasoning_content") or said.get("reasoning"), said.get("content"))
         self.text += piece
         self.reason = choice.get("finish_reason") or self.reason
         found = (choice.get("logprobs") or {}).get("content") or ()
@@ -137,6 +140,17 @@ class Gathered:
         if piece and self.request.on_text is not None:
             self.request.on_text(piece)
         return bool(piece or self.reason)
+
+    def _marked(self, thought: str | None, words: str | None) -> str:
+        """Reasoning that a server tells apart, as engines give it: marked, before the answer's words."""
+        piece = ""
+        if thought:
+            piece = thought if self.is_thinking else OPEN_REASONING + thought
+            self.is_thinking = True
+        if words and self.is_thinking:
+            self.is_thinking = False
+            return f"{piece}{CLOSE_REASONING}\n\n{words}"
+        return piece + (words or "")
 
     def answer(self) -> Answer:
         reason = self._finish_reason()

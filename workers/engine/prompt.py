@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jinja2 import TemplateError
@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from app.errors import FatalWork, InvalidWork
 from app.visual_tokens import MERGE
-from workers.engine.base import Part, TextPart, Turn
+from workers.engine.base import OPEN_REASONING, Part, TextPart, Turn
 from workers.engine.folder import IMAGE_MARK
 from workers.engine.preprocess import Grid
 
@@ -26,13 +26,15 @@ TEMPLATE_MISMATCH = "the chat template does not place every image exactly once"
 class Prompt:
     """Token ids, their rope positions (time, height, width) and the position of the first new token.
 
-    `images` are the numbers of the tokens at which images begin.
+    `images` are the numbers of the tokens at which images begin. `opening` is the mark of reasoning where the
+    template ends with it; an answer that a grammar holds to its form has no reasoning all the same.
     """
 
     ids: NDArray[np.int64]
     positions: NDArray[np.int64]
     next_position: int
     images: tuple[int, ...] = ()
+    opening: str = ""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,7 +80,8 @@ class PromptBuilder:
                 runs.append(self.tokenizer.encode(piece.replace(mark, ""), add_special_tokens=False).ids)
         if next(remaining, None) is not None:
             raise FatalWork("model_unsupported", TEMPLATE_MISMATCH)
-        return _assemble(runs, self._image_id)
+        opening = OPEN_REASONING if rendered.rstrip().endswith(OPEN_REASONING) else ""
+        return replace(_assemble(runs, self._image_id), opening=opening)
 
     def _check_fits(self, text: str) -> None:
         """Refuse what cannot fit however well it is tokenised, which takes a second per megabyte."""

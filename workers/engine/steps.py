@@ -117,6 +117,7 @@ class Steps:
             end_ids=self._tools.checkpoint.end_ids,
             matcher=matcher,
             on_text=request.on_text,
+            opening=prepared.prompt.opening if matcher is None else "",
         )
         generation.notes += prepared.notes
         return Row(prepared, generation, pin=prepared.pin)

@@ -16,7 +16,13 @@ from workers.engine.folder import Outline, read_outline
 from workers.engine.loop import RequestLoop
 from workers.engine.repetition import repeats
 from workers.engine.vllm_arguments import Arguments, VllmSettings, engine_arguments
-from workers.engine.vllm_requests import VllmPrompts, constraint_arguments, priority, sampling_arguments
+from workers.engine.vllm_requests import (
+    VllmPrompt,
+    VllmPrompts,
+    constraint_arguments,
+    priority,
+    sampling_arguments,
+)
 
 WATCH_S = 0.5
 
@@ -135,7 +141,7 @@ class VllmEngine:
     async def _answer(self, request: Request, begun: Callable[[], None]) -> Answer:
         loop = asyncio.get_running_loop()
         made, pictures = await loop.run_in_executor(self._pool, self._prompts.build, request)
-        answer = VllmAnswer(request, self._prompts, self._end_ids, made.tokens)
+        answer = VllmAnswer(request, self._prompts, self._end_ids, made)
         self._heard = self._heard if self._asked else time.monotonic()
         self._asked += 1
         try:
@@ -179,13 +185,15 @@ class VllmAnswer:
     """What vLLM has said so far to one request."""
 
     def __init__(
-        self, request: Request, prompts: VllmPrompts, end_ids: frozenset[int], prompt_tokens: int
+        self, request: Request, prompts: VllmPrompts, end_ids: frozenset[int], made: VllmPrompt
     ) -> None:
         self._sampling = request.sampling
         self._tokenizer = prompts.tokenizer
         self._end_ids = end_ids
-        self._prompt_tokens = prompt_tokens
-        self._text = AnswerText(prompts.tokenizer, request.sampling.stop, request.on_text)
+        self._prompt_tokens = made.tokens
+        self._text = AnswerText(
+            prompts.tokenizer, request.sampling.stop, request.on_text, opening=made.opening
+        )
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._cached = 0

@@ -28,10 +28,11 @@ TOKENS_AT_ONCE = 64  # that vLLM gathers before it reports, where nobody listens
 
 @dataclass(frozen=True)
 class VllmPrompt:
-    """What `generate` takes, and how many tokens vLLM must make of it."""
+    """What `generate` takes, how many tokens vLLM must make of it, and what of it belongs to the answer."""
 
     prompt: Mapping[str, Any]  # vLLM's TokensPrompt
     tokens: int
+    opening: str = ""
 
 
 class Picture:
@@ -74,7 +75,7 @@ class VllmPrompts:
         if held:  # the key alone, without pictures, would mean a text: silently
             made["multi_modal_data"] = {"image": [picture.resized for picture in held]}
             made["multi_modal_uuids"] = {"image": ids}
-        return VllmPrompt(made, tokens), held
+        return VllmPrompt(made, tokens, prompt.opening if request.constraint is None else ""), held
 
     def _grid(self, request: Request, index: int) -> Grid:
         image, grid = request.images[index], image_grid(self._preprocessor, request, index)
