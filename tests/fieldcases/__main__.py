@@ -9,8 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfalls
+from tests.fieldcases.export import serve_export
+from tests.fieldcases.lines import serve_jsonl
 from tests.fieldcases.model import Lab, serve_model
 from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_s3
+from tests.fieldcases.services import Services
 from tests.fieldcases.tables import serve_csv, serve_parquet
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
 
@@ -71,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (arguments.folder / "cases.jsonl").is_file():
         print(f"{arguments.folder}/cases.jsonl is missing: {LAYOUT}", file=sys.stderr)
         return 2
-    server, lab = PictureServer(arguments.folder), Lab()
+    server, lab, services = PictureServer(arguments.folder), Lab(), Services()
     serve: dict[str, Callable[[Case], Outcome]] = {
         "image": serve_image,
         "image_pair": serve_image_pair,
@@ -82,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "http": partial(serve_http, server=server),
         "csv": serve_csv,
         "parquet": serve_parquet,
+        "jsonl": partial(serve_jsonl, services=services),
+        "export": partial(serve_export, services=services),
     }
     tally = Tally()
     try:
@@ -96,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         server.close()
         lab.close()
+        services.close()
     tally.report()
     return 0 if tally.all_firm_hold() else 1
 

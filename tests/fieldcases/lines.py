@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from app.config import Settings
 from app.errors import LineError
-from app.finalize import Finalize
-from app.ingest import Ingest
 from app.states import BatchStatus
-from tests.desk import Desk, StoredJob, line
-from tests.fieldcases.cases import Case, Expectation
+from tests.desk import StoredJob, line
+from tests.fieldcases.cases import Case, Did, Expectation, Outcome
+from tests.fieldcases.services import Services
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,15 @@ class Ran:
     failed: list[str] | None
 
 
+def serve_jsonl(case: Case, services: Services) -> Outcome:
+    """The verdict of the first expectation that holds."""
+    ran = run(services, content_of(case, services.settings))
+    for expect in case.expectations:
+        if _VERDICTS[expect["verdict"]](expect, ran):
+            return Did(expect["verdict"], {})
+    return Did("something else", {"ran": ran})
+
+
 def content_of(case: Case, settings: Settings) -> bytes:
     """The case's file, for this service's model; one that is described only is made."""
     if case.file is None:
@@ -31,11 +39,11 @@ def content_of(case: Case, settings: Settings) -> bytes:
     return case.read().replace(b"@MODEL@", settings.served_model.encode())
 
 
-def run(desk: Desk, ingest: Ingest, content: bytes) -> Ran:
+def run(services: Services, content: bytes) -> Ran:
+    desk = services.desk()
     batch_id = desk.submit(content)
-    while ingest.step():
-        pass
-    Finalize(sessions=desk.sessions, objects=desk.objects, settings=desk.settings).step()
+    services.read()
+    services.end()
     batch = desk.batch(batch_id)
     return Ran(
         status=batch.status,
@@ -45,17 +53,6 @@ def run(desk: Desk, ingest: Ingest, content: bytes) -> Ran:
         output=desk.ids(batch.output_file_id) if batch.output_file_id else None,
         failed=desk.ids(batch.error_file_id) if batch.error_file_id else None,
     )
-
-
-def shortfall(case: Case, expect: Expectation, ran: Ran) -> str | None:
-    """What the batch lacks of an expectation, None where it holds."""
-    wanted = {
-        "accept": _accepted,
-        "line_error": _line_error,
-        "file_error": _file_error,
-        "completed": _completed,
-    }
-    return None if wanted[expect["verdict"]](expect, ran) else f"{case.id}: {expect} against {ran}"
 
 
 def _accepted(expect: Expectation, ran: Ran) -> bool:

@@ -126,7 +126,13 @@ class StubNet:
 
     @contextmanager
     def __call__(
-        self, url: Url, addresses: tuple[str, ...], *, headers: Mapping[str, str], deadline: Deadline
+        self,
+        url: Url,
+        addresses: tuple[str, ...],
+        *,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        body: bytes | None = None,
     ) -> Iterator[Reply]:
         hop = len(self.visits)
         self.visits.append(addresses)
