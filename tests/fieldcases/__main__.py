@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests.fieldcases.api import serve_api
 from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfalls
 from tests.fieldcases.export import serve_export
 from tests.fieldcases.lines import serve_jsonl
@@ -87,6 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "parquet": serve_parquet,
         "jsonl": partial(serve_jsonl, services=services),
         "export": partial(serve_export, services=services),
+        "api": partial(serve_api, services=services),
     }
     tally = Tally()
     try:

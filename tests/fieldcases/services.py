@@ -2,19 +2,24 @@
 
 from contextlib import ExitStack, closing
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 from openai import OpenAI
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from app.auth import Keys
 from app.config import Settings
-from app.db import Sessions, make_engine, make_sessions
+from app.db import Sessions, make_engine, make_sessions, transaction
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.main import build_app, wire
 from app.migrate import migrate
+from app.models import metadata
 from app.objects import ObjectStore, make_objects
+from app.queue import ChunkSender, make_celery
 from app.sweep import Sweeper
 from tests.desk import Desk
 from tests.servers import Machine, start_postgres, start_s3, start_valkey
@@ -63,6 +68,30 @@ class Services:
     def desk(self) -> Desk:
         """Of a tenant of its own."""
         return Desk(sessions=self.sessions, objects=self._objects, settings=self.settings)
+
+    def lonely_desk(self) -> Desk:
+        """One with nobody else's jobs beside its own."""
+        tables = ", ".join(table.name for table in metadata.sorted_tables)
+        with transaction(self.sessions) as session:
+            session.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+        return self.desk()
+
+    @cached_property
+    def quick(self) -> Settings:
+        """For workers that die and are found dead within seconds."""
+        return self.settings.model_copy(
+            update={"lease_s": 1.5, "heartbeat_s": 0.3, "resend_s": 0.5, "worker_threads": 2}
+        )
+
+    @cached_property
+    def sender(self) -> ChunkSender:
+        sender = ChunkSender(celery=make_celery(self.quick), amqp=False)
+        self._stack.callback(sender.close)
+        return sender
+
+    @cached_property
+    def folder(self) -> Path:
+        return Path(self._stack.enter_context(TemporaryDirectory()))
 
     def key(self, desk: Desk) -> str:
         return Keys(sessions=self.sessions).create(tenant=desk.tenant, name="cases").secret
