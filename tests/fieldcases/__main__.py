@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "parquet": serve_parquet,
         "jsonl": partial(serve_jsonl, services=services),
         "export": partial(serve_export, services=services),
-        "api": partial(serve_api, services=services),
+        "api": partial(serve_api, services=services, lab=lab),
     }
     tally = Tally()
     try:
