@@ -2,11 +2,17 @@
 
 import hashlib
 import secrets
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
+from sqlalchemy.orm import Session
+
+from app.actor import actor
 from app.db import Sessions, transaction
-from app.errors import Unauthorized
+from app.errors import Forbidden, NotFound, Unauthorized
 from app.ids import new_tenant_id
+from app.store import audit
 from app.store import keys as store
 
 KEY_MARK = "vq_"
@@ -16,12 +22,26 @@ PREFIX_LENGTH = 9
 MISSING = "You didn't provide an API key. Send it in the header 'Authorization: Bearer YOUR_KEY'."
 
 
+ALL = "*"
+
+
+class Scope(StrEnum):
+    """What a key may be used for."""
+
+    READ = "read"  # look at everything of the tenant
+    WRITE = "write"  # files, batches and direct jobs: made, cancelled, deleted
+    CHAT = "chat"  # requests that are answered on the line
+    ADMIN = "admin"  # keys, webhooks, usage and the audit log
+
+
 @dataclass(frozen=True)
 class Tenant:
     """Who asks: the tenant whose objects are in view, and the key that opened the door."""
 
     id: str
     key_id: str
+    scopes: frozenset[str] = frozenset({ALL})
+    requests_per_minute: int | None = None  # None and 0 set no limit
 
 
 @dataclass(frozen=True)
@@ -36,24 +56,54 @@ class NewKey:
 class Keys:
     """Makes keys and recognises them. A key is 256 random bits, so a plain hash is enough to store it."""
 
-    def __init__(self, *, sessions: Sessions) -> None:
+    def __init__(self, *, sessions: Sessions, requests_per_minute: int = 0) -> None:
+        """`requests_per_minute` is what tenants may ask who have no limit of their own; 0 sets none."""
         self._sessions = sessions
+        self._requests_per_minute = requests_per_minute
 
-    def create(self, *, tenant: str, name: str, expires_days: int | None = None) -> NewKey:
+    def create(
+        self,
+        *,
+        tenant: str,
+        name: str,
+        expires_days: int | None = None,
+        scopes: Sequence[str] = (ALL,),
+    ) -> NewKey:
         """A new key of the tenant of this name, who is made if there is none."""
-        key_id, secret = f"key_{secrets.token_hex(8)}", KEY_MARK + secrets.token_urlsafe(KEY_BYTES)
         with transaction(self._sessions) as session:
             tenant_id = store.ensure_tenant(session, new_id=new_tenant_id(), name=tenant)
-            store.insert_key(
-                session,
-                key_id=key_id,
-                tenant_id=tenant_id,
-                name=name,
-                prefix=secret[:PREFIX_LENGTH],
-                key_hash=hash_key(secret),
-                expires_days=expires_days,
+            return _add_key(session, tenant_id, name=name, expires_days=expires_days, scopes=scopes)
+
+    def create_for(
+        self, owner: Tenant, *, name: str, expires_days: int | None, scopes: Sequence[str]
+    ) -> tuple[store.KeyRow, str]:
+        """A new key of the caller's tenant, which opens no more than the caller's own."""
+        if not may_give(owner.scopes, scopes):
+            raise Forbidden(
+                "A key can be given only scopes that your own has: "
+                f"{', '.join(sorted(owner.scopes))}, not {', '.join(scopes)}.",
+                param="scopes",
+                code="insufficient_scope",
             )
-        return NewKey(key_id, tenant_id, secret)
+        with transaction(self._sessions) as session:
+            made = _add_key(session, owner.id, name=name, expires_days=expires_days, scopes=scopes)
+            row = store.read_key(session, owner.id, made.id)
+        assert row is not None
+        return row, made.secret
+
+    def list_of(self, tenant_id: str) -> Sequence[store.KeyRow]:
+        with transaction(self._sessions) as session:
+            return store.list_keys(session, tenant_id)
+
+    def revoke_of(self, tenant_id: str, key_id: str) -> store.KeyRow:
+        """Close a key of this tenant; `NotFound` for any other."""
+        with transaction(self._sessions) as session:
+            row = store.read_key(session, tenant_id, key_id)
+            if row is None:
+                raise NotFound(f"No key has the id {key_id!r}.", param="key_id", code="key_not_found")
+            store.revoke_key(session, key_id)
+            audit.note(session, actor(), "key.revoked", key_id)
+            return store.read_key(session, tenant_id, key_id) or row
 
     def list(self) -> list[store.KeyRow]:
         with transaction(self._sessions) as session:
@@ -62,19 +112,58 @@ class Keys:
     def revoke(self, key_id: str) -> bool:
         """Whether there was such a key; from now on it opens nothing."""
         with transaction(self._sessions) as session:
-            return store.revoke_key(session, key_id)
+            found = store.revoke_key(session, key_id)
+            if found is not None:
+                audit.note(session, actor(), "key.revoked", key_id, tenant_id=found)
+            return found is not None
 
-    def recognise(self, secret: str | None) -> Tenant:
-        """The tenant whose key this is; `Unauthorized` for no key, a wrong or revoked or expired one."""
+    def recognise(self, secret: str | None, scope: Scope | None = None) -> Tenant:
+        """The tenant whose key this is; `Unauthorized` for no key, a wrong or revoked or expired one.
+
+        `Forbidden` for one without the scope; None is whatever it has.
+        """
         if not secret:
             raise Unauthorized(MISSING, code="missing_api_key")
         with transaction(self._sessions) as session:
             owner = store.find_owner(session, hash_key(secret))
+            if owner is not None and owner.is_use_stale:
+                store.note_use(session, owner.key_id)
         if owner is None or owner.revoked:
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
         if owner.expired:
             raise Unauthorized("This API key has expired.", code="expired_api_key")
-        return Tenant(owner.tenant_id, owner.key_id)
+        if scope is not None and not {ALL, scope} & owner.scopes:
+            raise Forbidden(
+                f"This API key has no scope '{scope}', only {', '.join(sorted(owner.scopes)) or 'none'}.",
+                code="insufficient_scope",
+            )
+        limit = owner.requests_per_minute
+        per_minute = self._requests_per_minute if limit is None else limit
+        return Tenant(owner.tenant_id, owner.key_id, owner.scopes, per_minute)
+
+
+def may_give(own: Collection[str], wanted: Collection[str]) -> bool:
+    """Whether a key with scopes `own` may make one with those that are wanted."""
+    return ALL in own or set(wanted) <= set(own)
+
+
+def _add_key(
+    session: Session, tenant_id: str, *, name: str, expires_days: int | None, scopes: Sequence[str]
+) -> NewKey:
+    key_id, secret = f"key_{secrets.token_hex(8)}", KEY_MARK + secrets.token_urlsafe(KEY_BYTES)
+    store.insert_key(
+        session,
+        key_id=key_id,
+        tenant_id=tenant_id,
+        name=name,
+        prefix=secret[:PREFIX_LENGTH],
+        key_hash=hash_key(secret),
+        expires_days=expires_days,
+        scopes=list(dict.fromkeys(scopes)),
+    )
+    details = {"name": name, "scopes": list(scopes)}
+    audit.note(session, actor(), "key.created", key_id, details, tenant_id=tenant_id)
+    return NewKey(key_id, tenant_id, secret)
 
 
 def hash_key(secret: str) -> bytes:

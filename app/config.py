@@ -132,6 +132,11 @@ class Settings(BaseSettings):
     # Stop a batch of which this share has failed once so many have ended; 0 lets all run to their end.
     brake_share: float = Field(default=0.0, ge=0, le=1)
     brake_after: int = Field(default=100, ge=1)
+    # What a tenant may use unless it has limits of its own; 0 sets none.
+    requests_per_minute: int = Field(default=0, ge=0)
+    quota_queued_jobs: int = Field(default=0, ge=0)
+    quota_bytes: int = Field(default=0, ge=0)
+    quota_images_day: int = Field(default=0, ge=0)
     check_images: int = Field(default=20, ge=0)  # that a dry run fetches to see whether they are there
     check_wait_s: float = Field(default=30.0, ge=0)  # for these
     # `model input=0.20 cached=0.05 output=0.60 currency=USD, ...`, per million tokens.

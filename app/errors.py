@@ -34,6 +34,12 @@ class Unauthorized(RequestError):
     status = 401
 
 
+class Forbidden(RequestError):
+    """The key is good, but not for this."""
+
+    status = 403
+
+
 class NotFound(RequestError):
     status = 404
 

@@ -46,6 +46,7 @@ from app.routes.responses import response_routes
 from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
 from app.tables.checks import table_checks
+from app.throttle import Throttle
 from app.webhooks import Webhooks
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
@@ -67,6 +68,7 @@ class Services:
     engine: Engine
     objects: ObjectStore
     keys: Keys
+    throttle: Throttle
     files: Files
     batches: Batches
     progress: Progress
@@ -107,7 +109,8 @@ def wire(settings: Settings) -> Services:
     return Services(
         engine=engine,
         objects=objects,
-        keys=Keys(sessions=sessions),
+        keys=Keys(sessions=sessions, requests_per_minute=settings.requests_per_minute),
+        throttle=Throttle(settings.redis_url.get_secret_value()),
         files=Files(
             sessions=sessions,
             objects=objects,
@@ -156,7 +159,7 @@ def build_app(services: Services) -> FastAPI:
     app.router.redirect_slashes = False  # a redirect would name the host that the client wrote
     app.add_middleware(Edge)
     add_error_handlers(app)
-    caller = caller_of(services.keys)
+    caller = caller_of(services.keys, services.throttle)
     for routes in (
         file_routes(files=services.files, caller=caller),
         batch_routes(batches=services.batches, caller=caller),

@@ -54,6 +54,9 @@ ROWS_DELETED = Counter(
     "vqueue_rows_deleted", "Rows that retention and deletion removed, by table.", ["table"]
 )
 FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
+RATES_UNCOUNTED = Counter(
+    "vqueue_rates_uncounted", "Times that Redis could not be asked how often a tenant has called."
+)
 WEBHOOKS = Counter(
     "vqueue_webhooks", "Tries to send an event to an endpoint, by what came of them.", ["outcome"]
 )

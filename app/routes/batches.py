@@ -24,7 +24,7 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
 
     @router.post("", openapi_extra=documented(BatchCreate))
     def create(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.write)],
         body: Annotated[BatchCreate, Depends(read_body)],
         idempotency_key: IdempotencyKey = None,
         retry_count: RetryCount = "0",
@@ -40,7 +40,7 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
 
     @router.get("")
     def list_batches(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.read)],
         limit: Annotated[int, Query(ge=1, le=MOST_BATCHES)] = 20,
         after: str | None = None,
     ) -> BatchList:
@@ -48,17 +48,17 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
         return batch_list(batches.list(tenant.id, limit=limit, after=after))
 
     @router.get("/{batch_id}")
-    def read(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
+    def read(tenant: Annotated[Tenant, Depends(caller.read)], batch_id: str) -> BatchObject:
         """Where a batch is: its status, counts, files, and pace."""
         return batch_object(batches.read(tenant.id, batch_id))
 
     @router.post("/{batch_id}/cancel")
-    def cancel(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchObject:
+    def cancel(tenant: Annotated[Tenant, Depends(caller.write)], batch_id: str) -> BatchObject:
         """Stop a batch; what is answered by then stays available."""
         return batch_object(batches.cancel(tenant.id, batch_id))
 
     @router.delete("/{batch_id}")
-    def delete(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> BatchDeleted:
+    def delete(tenant: Annotated[Tenant, Depends(caller.write)], batch_id: str) -> BatchDeleted:
         """Delete a batch that has ended, with its answers, output file and error file."""
         batches.delete(tenant.id, batch_id)
         return BatchDeleted(id=batch_id)

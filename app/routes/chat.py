@@ -35,7 +35,7 @@ def chat_routes(*, chats: Chats, caller: Caller) -> APIRouter:
     @router.post("", openapi_extra=documented(ChatCreate), responses=STREAM_DOC)
     async def complete(
         request: Request,
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.chat)],
         body: Annotated[ChatCreate, Depends(read_body)],
     ) -> Response:
         """Ask, and hold the line until the answer is there, or while it comes."""

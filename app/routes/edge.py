@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry
+from app.actor import acting
 from app.errors import RequestError
 from app.routes.errors import as_request_error, render
 
@@ -31,7 +32,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.id):
+        with structlog.contextvars.bound_contextvars(request_id=exchange.id), acting(exchange.id):
             try:
                 await self._run(scope, receive, exchange)
             finally:
@@ -65,7 +66,9 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status, self.answered = message["status"], True
-            message = {**message, "headers": [*message["headers"], (b"x-request-id", self.id.encode())]}
+            rate = self._scope.get("state", {}).get("rate_headers", ())
+            own = (b"x-request-id", self.id.encode())
+            message = {**message, "headers": [*message["headers"], own, *rate]}
             self._observe()
         await self._send(message)
 

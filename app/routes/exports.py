@@ -20,7 +20,7 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
 
     @router.get("/export", response_class=StreamingResponse, responses=DOC)
     def export(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.read)],
         batch_id: str,
         format: Format = Format.CSV,
         rows: Rows = Rows.ALL,

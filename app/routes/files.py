@@ -48,7 +48,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
     @router.post("", openapi_extra=UPLOAD_DOC)
     async def upload(
         request: Request,
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.write)],
         idempotency_key: IdempotencyKey = None,
     ) -> FileObject:
         """Upload a file: the input of a batch, or an image that jobs name by its id."""
@@ -58,7 +58,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
 
     @router.get("")
     def list_files(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.read)],
         limit: Annotated[int, Query(ge=1, le=MOST_FILES)] = MOST_FILES,
         after: str | None = None,
         order: Literal["asc", "desc"] = "desc",
@@ -69,12 +69,12 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         return file_list(page)
 
     @router.get("/{file_id}")
-    def read(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileObject:
+    def read(tenant: Annotated[Tenant, Depends(caller.read)], file_id: str) -> FileObject:
         """What is known of a file."""
         return file_object(files.read(tenant.id, file_id))
 
     @router.get("/{file_id}/content", response_class=StreamingResponse, responses=BYTES_DOC)
-    def content(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> StreamingResponse:
+    def content(tenant: Annotated[Tenant, Depends(caller.read)], file_id: str) -> StreamingResponse:
         """The file's bytes."""
         file = files.read(tenant.id, file_id)
         return StreamingResponse(
@@ -82,7 +82,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         )
 
     @router.delete("/{file_id}")
-    def delete(tenant: Annotated[Tenant, Depends(caller)], file_id: str) -> FileDeleted:
+    def delete(tenant: Annotated[Tenant, Depends(caller.write)], file_id: str) -> FileDeleted:
         """Delete a file, whoever still needs it."""
         files.delete(tenant.id, file_id)
         return FileDeleted(id=file_id)

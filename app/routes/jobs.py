@@ -36,7 +36,7 @@ def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:
 
     @router.post("", status_code=202, openapi_extra=documented(JobCreate))
     def submit(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.write)],
         body: Annotated[JobCreate, Depends(read_body)],
         idempotency_key: IdempotencyKey = None,
     ) -> JobObject:
@@ -44,12 +44,12 @@ def job_routes(*, jobs: Jobs, caller: Caller) -> APIRouter:
         return job_object(jobs.submit(tenant.id, _wish(body), idempotency_key=idempotency_key))
 
     @router.get("/{job_id}")
-    def read(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobObject:
+    def read(tenant: Annotated[Tenant, Depends(caller.read)], job_id: str) -> JobObject:
         """Where a job is, and its answer or error once it has ended."""
         return job_object(jobs.read(tenant.id, job_id))
 
     @router.delete("/{job_id}")
-    def delete(tenant: Annotated[Tenant, Depends(caller)], job_id: str) -> JobDeleted:
+    def delete(tenant: Annotated[Tenant, Depends(caller.write)], job_id: str) -> JobDeleted:
         """Delete a job that has ended, with its answer."""
         jobs.delete(tenant.id, job_id)
         return JobDeleted(id=job_id)

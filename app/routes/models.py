@@ -17,13 +17,13 @@ def model_routes(*, models: ServedModels, caller: Caller) -> APIRouter:
         return ModelObject(id=name, created=models.since, root=models.behind(name))
 
     @router.get("")
-    def list_models(_: Annotated[Tenant, Depends(caller)]) -> ModelList:
+    def list_models(_: Annotated[Tenant, Depends(caller.any)]) -> ModelList:
         """The models by their names, then their aliases."""
         return ModelList(data=[shown(name) for name in models.names()])
 
     # A hub id such as Qwen/Qwen3-VL-2B-Instruct has a slash in it.
     @router.get("/{model:path}")
-    def read(_: Annotated[Tenant, Depends(caller)], model: str) -> ModelObject:
+    def read(_: Annotated[Tenant, Depends(caller.any)], model: str) -> ModelObject:
         """One model, by a name or an alias."""
         return shown(model)
 

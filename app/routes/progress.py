@@ -24,7 +24,7 @@ def progress_routes(*, progress: Progress, retries: Retries, caller: Caller) -> 
 
     @router.get("/results", response_model=ResultList)
     def read_results(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.read)],
         batch_id: str,
         after: Annotated[int, Query(ge=0, le=MOST_JOBS)] = 0,
         limit: Annotated[int, Query(ge=1, le=MOST_RESULTS)] = 100,
@@ -39,13 +39,13 @@ def progress_routes(*, progress: Progress, retries: Retries, caller: Caller) -> 
         return Response(result_list(page), media_type="application/json")
 
     @router.get("/errors")
-    def read_errors(tenant: Annotated[Tenant, Depends(caller)], batch_id: str) -> ErrorList:
+    def read_errors(tenant: Annotated[Tenant, Depends(caller.read)], batch_id: str) -> ErrorList:
         """What the batch's jobs have failed of so far, the commonest first."""
         return error_list(progress.errors(tenant.id, batch_id))
 
     @router.post("/retry", openapi_extra=documented(BatchRetry))
     def retry(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.write)],
         batch_id: str,
         body: Annotated[BatchRetry, Depends(read_body)],
         idempotency_key: IdempotencyKey = None,

@@ -24,7 +24,7 @@ def response_routes(*, chats: Chats, caller: Caller) -> APIRouter:
     @router.post("", openapi_extra=documented(ResponseCreate))
     async def respond(
         request: Request,
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.chat)],
         body: Annotated[ResponseCreate, Depends(read_body)],
     ) -> Response:
         """Ask, and hold the line until the answer is there. Nothing is kept: send whole conversations."""

@@ -40,13 +40,13 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
     trial = json_body(EndpointTest, max_bytes=MAX_BODY_BYTES)
 
     @router.get("/webhook_event_types")
-    def list_event_types(_: Annotated[Tenant, Depends(caller)]) -> EventTypeList:
+    def list_event_types(_: Annotated[Tenant, Depends(caller.admin)]) -> EventTypeList:
         """What an endpoint may be told of."""
         return EventTypeList(data=list(get_args(EventType)))
 
     @router.post("/webhook_endpoints", openapi_extra=documented(EndpointCreate))
     def create(
-        tenant: Annotated[Tenant, Depends(caller)], body: Annotated[EndpointCreate, Depends(creation)]
+        tenant: Annotated[Tenant, Depends(caller.admin)], body: Annotated[EndpointCreate, Depends(creation)]
     ) -> EndpointWithSecret:
         """Have events sent to a URL. The answer holds the secret that signs them, this once."""
         made = webhooks.create(tenant.id, name=body.name, url=body.url, event_types=body.event_types)
@@ -54,7 +54,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
 
     @router.get("/webhook_endpoints")
     def list_endpoints(
-        tenant: Annotated[Tenant, Depends(caller)], limit: Limit = 20, after: str | None = None
+        tenant: Annotated[Tenant, Depends(caller.admin)], limit: Limit = 20, after: str | None = None
     ) -> EndpointList:
         """The endpoints, newest first."""
         page = webhooks.list(tenant.id, limit=limit, after=after)
@@ -63,13 +63,13 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         return EndpointList(data=data, first_id=first, last_id=last, has_more=page.has_more)
 
     @router.get("/webhook_endpoints/{webhook_endpoint_id}")
-    def read(tenant: Annotated[Tenant, Depends(caller)], webhook_endpoint_id: str) -> EndpointObject:
+    def read(tenant: Annotated[Tenant, Depends(caller.admin)], webhook_endpoint_id: str) -> EndpointObject:
         """One endpoint, and whether it takes what is sent."""
         return _endpoint(webhooks.read(tenant.id, webhook_endpoint_id))
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}", openapi_extra=documented(EndpointUpdate))
     def update(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.admin)],
         webhook_endpoint_id: str,
         body: Annotated[EndpointUpdate, Depends(change)],
     ) -> EndpointObject:
@@ -80,7 +80,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         return _endpoint(changed)
 
     @router.delete("/webhook_endpoints/{webhook_endpoint_id}")
-    def delete(tenant: Annotated[Tenant, Depends(caller)], webhook_endpoint_id: str) -> EndpointDeleted:
+    def delete(tenant: Annotated[Tenant, Depends(caller.admin)], webhook_endpoint_id: str) -> EndpointDeleted:
         """Delete an endpoint, with what is on its way to it and its log."""
         webhooks.delete(tenant.id, webhook_endpoint_id)
         return EndpointDeleted(id=webhook_endpoint_id)
@@ -89,7 +89,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         "/webhook_endpoints/{webhook_endpoint_id}/rotate_secret", openapi_extra=documented(SecretRotate)
     )
     def rotate_secret(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.admin)],
         webhook_endpoint_id: str,
         body: Annotated[SecretRotate, Depends(rotation)],
     ) -> EndpointWithSecret:
@@ -99,7 +99,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}/test", openapi_extra=documented(EndpointTest))
     def test(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.admin)],
         webhook_endpoint_id: str,
         body: Annotated[EndpointTest, Depends(trial)],
     ) -> EndpointTestResult:
@@ -111,7 +111,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
 
     @router.get("/webhook_endpoints/{webhook_endpoint_id}/deliveries")
     def list_deliveries(
-        tenant: Annotated[Tenant, Depends(caller)],
+        tenant: Annotated[Tenant, Depends(caller.admin)],
         webhook_endpoint_id: str,
         limit: Limit = 20,
         after: str | None = None,
@@ -124,7 +124,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}/deliveries/{delivery_id}/redeliver")
     def redeliver(
-        tenant: Annotated[Tenant, Depends(caller)], webhook_endpoint_id: str, delivery_id: str
+        tenant: Annotated[Tenant, Depends(caller.admin)], webhook_endpoint_id: str, delivery_id: str
     ) -> DeliveryObject:
         """(ours) Send one of them once more, now."""
         return _delivery(webhooks.redeliver(tenant.id, webhook_endpoint_id, delivery_id))

@@ -96,7 +96,8 @@ def tell_progress(session: Session) -> int:
                 SELECT {NEW_EVENT_ID} AS id, tenant_id, 'batch.progress' AS type,
                        json_build_object(
                            'id', id, 'percent', quarter * 100 / {QUARTERS}, 'request_counts',
-                           json_build_object('total', total, 'completed', completed, 'failed', failed)) AS data
+                           json_build_object('total', total, 'completed', completed, 'failed', failed)
+                       ) AS data
                 FROM noted),
             event AS ({TELL}),
             sent AS ({ADDRESS})
