@@ -22,14 +22,14 @@ class TextFile:
 
     def __init__(self, chunks: Iterable[bytes], encoding: str | None) -> None:
         chunks = iter(chunks)
-        head = _sample(chunks)
+        head, rest = _sample(chunks)
         self._guessed = None if encoding else guess_encoding(head)
         # ASCII up to here: the first row that is not will decide.
         self._undecided = encoding is None and self._guessed is None
         self._fallback = False
         self.encoding = _with_bom(head, encoding) or self._guessed or "utf-8"
         self.sample = head.decode(self.encoding, "replace")
-        raw = io.BufferedReader(_Chunks(chain([head], chunks)), buffer_size=256 * 1024)
+        raw = io.BufferedReader(_Chunks(chain([head, rest], chunks)), buffer_size=256 * 1024)
         self._text = io.TextIOWrapper(raw, self.encoding, errors="surrogateescape", newline="")
 
     def lines(self) -> Generator[str]:
@@ -88,13 +88,14 @@ def _is_clean(text: str) -> bool:
     return True
 
 
-def _sample(chunks: Iterator[bytes]) -> bytes:
+def _sample(chunks: Iterator[bytes]) -> tuple[bytes, bytes]:
+    """The first bytes, and those beyond that came along: a sample is the same however the chunks fall."""
     held = bytearray()
     for chunk in chunks:
         held += chunk
         if len(held) >= SAMPLE_BYTES:
             break
-    return bytes(held)
+    return bytes(held[:SAMPLE_BYTES]), bytes(held[SAMPLE_BYTES:])
 
 
 class _Chunks(io.RawIOBase):

@@ -124,6 +124,11 @@ def test_a_row_without_end_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> N
     assert refusal('a,b\n1,"' + "x\n" * 100) == "row_too_long"
 
 
+def test_many_rows_are_no_long_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.tables.delimited.MAX_ROW_CHARS", 20)
+    assert len(cells(opened("a,b\n" + "1,2\n" * 100))) == 100
+
+
 def test_a_line_without_end_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.tables.text.MAX_ROW_CHARS", 100)
     assert refusal("a,b\n" + "x" * 101) == "line_too_long"

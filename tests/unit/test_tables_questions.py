@@ -145,6 +145,10 @@ def test_a_brace_that_is_neither_is_refused(template: str) -> None:
     assert caught.value.param == "ask"
 
 
+def test_a_percent_sign_is_text() -> None:
+    assert parse_template("ask", "100%s {a}%").fill(["%d"]) == "100%s %d%"
+
+
 PARTS = st.lists(st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), st.integers(0, 9)))
 
 
