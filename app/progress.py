@@ -4,10 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.batches import found
+from app.config import MIB
 from app.db import Sessions, transaction
+from app.parts import in_parts
 from app.results import AnsweredJob, UnansweredJob
 from app.store import progress as store
 from app.store.batches import BatchRow, ErrorCount, read_batch
+
+# Of answers in a page of results: those with log probabilities can be a megabyte each.
+PAGE_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,13 @@ class Progress:
         with transaction(self._sessions) as session:
             batch = found(read_batch(session, tenant_id, batch_id), batch_id)
             places = store.read_places(session, batch.id, after=after, limit=limit + 1)
-            page = places[:limit]
+            sizes = store.read_sizes(session, [place.job_id for place in places])
+            page = next(in_parts(places[:limit], sizes, most=PAGE_BYTES), [])
             jobs = store.read_ended(session, [place.job_id for place in page], answered=answered)
         return ResultPage(
             results=[Result(place.seq, jobs[place.job_id]) for place in page if place.job_id in jobs],
             last_seq=page[-1].seq if page else after,
-            has_more=len(places) > limit,
+            has_more=len(places) > len(page),
             batch=batch,
         )
 

@@ -1,6 +1,6 @@
 """Jobs as the rows of an export: the newest try of each line, and what is told of it. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.exports.columns import Cells, Column, Kind
@@ -63,20 +63,6 @@ def newest(places: Sequence[Place], retries: Iterable[Place]) -> list[Place]:
         if _is_answered(place) or not _is_answered(chosen[place.line]):
             chosen[place.line] = place
     return list(chosen.values())
-
-
-def in_parts(places: Sequence[Place], sizes: Mapping[int, int], *, most: int) -> Iterator[Sequence[Place]]:
-    """The same in the same order, in parts of at most so many bytes; what is larger alone comes alone."""
-    part, held = list[Place](), 0
-    for place in places:
-        size = sizes.get(place.job_id, 0)
-        if part and held + size > most:
-            yield part
-            part, held = [], 0
-        part.append(place)
-        held += size
-    if part:
-        yield part
 
 
 def _is_answered(place: Place) -> bool:

@@ -25,8 +25,8 @@ from app.tables.opening import open_table
 from app.tables.places import is_place
 from app.tables.spec import TableSpec, read_spec
 
-# At once; each holds a page of jobs, and a row group or a piece of the input.
-MOST_OPEN = 16
+# At once; each holds a page of jobs, and a row group or a piece of the input: 40 MiB or so.
+MOST_OPEN = 8
 RETRY_AFTER_S = 10
 REMEDY = "With columns=answers there are the answers without the input's columns."
 

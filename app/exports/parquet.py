@@ -13,7 +13,7 @@ from app.exports.columns import Cells, Column, Kind
 from app.exports.formats import as_text
 
 # A row group is held until it is full: large ones are read faster, small ones need less memory here.
-GROUP_ROWS, GROUP_CHARS = 20_000, 8 * MIB
+GROUP_ROWS, GROUP_CHARS = 10_000, 4 * MIB
 
 _TYPES = {
     Kind.TEXT: pa.string(),

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from app.batches import missing
 from app.config import MIB
 from app.db import Sessions, transaction
-from app.exports.jobs import ExportedJob, in_parts, newest
+from app.exports.jobs import ExportedJob, newest
+from app.parts import in_parts
 from app.states import ENDED_JOB, JobState
 from app.store import exports as store
 from app.store.exports import Place
-from app.store.progress import read_ended
+from app.store.progress import read_ended, read_sizes
 
 PAGE_JOBS = 1_000
 # Of answers in memory at once: those with log probabilities can be a megabyte each.
@@ -52,7 +53,7 @@ class JobReader:
                     places, store.read_places_again(session, self.retries, after=after, last=last)
                 )
             chosen = [place for place in places if place.state in states]
-            return chosen, store.read_sizes(session, [place.job_id for place in chosen]), last
+            return chosen, read_sizes(session, [place.job_id for place in chosen]), last
 
     def _read(self, places: Sequence[Place]) -> list[ExportedJob]:
         with transaction(self.sessions) as session:

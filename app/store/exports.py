@@ -69,21 +69,6 @@ def read_places_again(session: Session, batch_ids: Sequence[str], *, after: int,
     return [_place(*row) for row in rows]
 
 
-def read_sizes(session: Session, job_ids: Sequence[int]) -> dict[int, int]:
-    """About how many bytes the answers of these jobs have, without reading them."""
-    rows = session.execute(
-        text(
-            """
-            SELECT job_id, octet_length(text) + coalesce(octet_length(reasoning), 0)
-                           + 4 * coalesce(pg_column_size(logprobs), 0) FROM answers
-            WHERE job_id = ANY(:ids)
-            """
-        ),
-        {"ids": list(job_ids)},
-    )
-    return {job_id: size for job_id, size in rows}  # noqa: C416 - rows are no pairs to the type checker
-
-
 def is_there(session: Session, batch_id: str) -> bool:
     """Whether a batch, and so each of its jobs, has been there until now."""
     row = session.execute(

@@ -62,6 +62,21 @@ def read_ended(
     return {row.id: ended_job(row) for row in rows}
 
 
+def read_sizes(session: Session, job_ids: Sequence[int]) -> dict[int, int]:
+    """About how many bytes the answers of these jobs have, without reading them."""
+    rows = session.execute(
+        text(
+            """
+            SELECT job_id, octet_length(text) + coalesce(octet_length(reasoning), 0)
+                           + 4 * coalesce(pg_column_size(logprobs), 0) FROM answers
+            WHERE job_id = ANY(:ids)
+            """
+        ),
+        {"ids": list(job_ids)},
+    )
+    return {job_id: size for job_id, size in rows}  # noqa: C416 - rows are no pairs to the type checker
+
+
 def read_errors(session: Session, batch_id: str) -> list[ErrorCount]:
     rows = session.execute(
         text(

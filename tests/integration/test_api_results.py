@@ -134,3 +134,17 @@ def test_results_are_their_owner_s_alone(http: httpx.Client, rows: Rows, strange
     rows.complete(*rows.add_jobs(1, batch_id="batch_1"))
     theirs = http.get("/v1/batches/batch_1/results", headers={"Authorization": f"Bearer {stranger.api_key}"})
     assert theirs.status_code == 404
+
+
+def test_a_page_ends_where_its_answers_are_too_large_and_the_next_goes_on(
+    http: httpx.Client, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.progress.PAGE_BYTES", 250)
+    rows.complete(*rows.add_jobs(3, batch_id="batch_1"), text="x" * 100)
+    rows.complete(*rows.add_jobs(1, batch_id="batch_1"), text="y" * 1000)
+    seen: list[list[str]] = []
+    found: dict[str, Any] = {"has_more": True, "last_seq": 0}
+    while found["has_more"]:
+        found = page(http, f"after={found['last_seq']}")
+        seen.append(names(found))
+    assert seen == [["r1", "r2"], ["r3"], ["r4"]]
