@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from app.actor import actor
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, RequestError
@@ -17,6 +18,7 @@ from app.limits import Limits
 from app.removal import remove_batch
 from app.repeats import hash_request, key_reused
 from app.states import BatchStatus, Priority
+from app.store import audit
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
@@ -92,6 +94,8 @@ class Batches:
             if refusal is not None and not wish.dry_run:
                 raise refusal
             batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
+            details = {"input_file_id": wish.input_file_id} | ({"dry_run": True} if wish.dry_run else {})
+            audit.note(session, actor(), "batch.created", batch.id, details, tenant_id=tenant_id)
         log.info("batch_submitted", batch=batch.id)
         return batch
 
@@ -111,6 +115,8 @@ class Batches:
         with transaction(self._sessions) as session:
             cancelled = store.cancel_batch(session, tenant_id, batch_id)
             batch = cancelled or found(store.read_batch(session, tenant_id, batch_id), batch_id)
+            if cancelled:
+                audit.note(session, actor(), "batch.cancelled", batch_id, tenant_id=tenant_id)
         if batch.status is not BatchStatus.CANCELLING:
             is_rejected = batch.status is BatchStatus.VALIDATING
             why = "its file did not pass" if is_rejected else f"its status is {batch.status.value}"
@@ -136,6 +142,7 @@ class Batches:
                     param="batch_id",
                     code="batch_not_deletable",
                 )
+            audit.note(session, actor(), "batch.deleted", batch_id, tenant_id=tenant_id)
         log.info("batch_deleted", batch=batch_id)
 
     def _insert(

@@ -149,6 +149,7 @@ class Settings(BaseSettings):
     retention_files_s: int = Field(default=0, ge=0)  # uploaded files, whatever their clients ask for
     retention_batches_s: int = Field(default=30 * DAY_S, ge=0)  # after their end; direct jobs too
     retention_images_s: int = Field(default=30 * DAY_S, ge=0)  # after their last use
+    retention_audit_s: int = Field(default=365 * DAY_S, ge=0)  # the audit log
     retention_events_s: int = Field(default=30 * DAY_S, ge=0)  # webhooks and the log of them
 
     # The queue.

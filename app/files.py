@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
+from sqlalchemy.orm import Session
 
+from app.actor import actor
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, RequestError, TooLarge, WorkError
 from app.ids import file_key, new_file_id
@@ -16,6 +18,7 @@ from app.multipart import Part
 from app.objects import ObjectStore
 from app.removal import remove_file
 from app.repeats import Once, hash_request
+from app.store import audit
 from app.store import files as store
 from app.store.files import FileRow, NewFile
 from app.tables.formats import TABLES, format_of
@@ -104,7 +107,7 @@ class Files:
             raise
         if not idempotency_key:
             with transaction(self._sessions) as session:
-                return store.insert_file(session, new)
+                return _insert(session, new)
         digest = draft.digest if draft else ""
         said = [digest, new.purpose, new.filename, new.content_type, new.expires_after_s]
         return self._insert_once(new, Once(tenant_id, FILE, idempotency_key, hash_request(said)))
@@ -150,6 +153,8 @@ class Files:
         """
         with transaction(self._sessions) as session:
             file = remove_file(session, tenant_id, file_id)
+            if file is not None:
+                audit.note(session, actor(), "file.deleted", file_id, tenant_id=tenant_id)
         if file is None:
             raise _not_found(file_id)
         try:
@@ -165,7 +170,7 @@ class Files:
                 earlier = store.read_file(session, new.tenant_id, made) if made else None
                 if earlier is None:
                     once.note(session, new.id)
-                    return store.insert_file(session, new)
+                    return _insert(session, new)
         except Conflict:
             self._drop(new.object_key)
             raise
@@ -225,6 +230,12 @@ class Files:
             object_key=draft.key,
             expires_after_s=_shorter(_expires_after_s(fields), self._longest_s),
         )
+
+
+def _insert(session: Session, new: NewFile) -> FileRow:
+    details = {"purpose": new.purpose, "filename": new.filename, "bytes": new.bytes}
+    audit.note(session, actor(), "file.created", new.id, details, tenant_id=new.tenant_id)
+    return store.insert_file(session, new)
 
 
 def _keep_field(fields: dict[str, str], part: Part) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from sqlalchemy.orm import Session
 
+from app.actor import actor
 from app.chat import ChatRequest, chat_rules, parse_chat_body
 from app.checks import Json
 from app.config import Settings
@@ -20,7 +21,7 @@ from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
 from app.repeats import Once, hash_request
 from app.states import Endpoint, Priority
-from app.store import notices
+from app.store import audit, notices
 from app.store.chats import count_open
 from app.store.files import read_file
 from app.store.images import WantedImage
@@ -57,6 +58,7 @@ class Terms:
     deadline_s: float | None
     priority: Priority
     once: Once | None = None
+    is_chat: bool = False  # too many for the audit log
 
 
 class Jobs:
@@ -89,7 +91,8 @@ class Jobs:
         if refusal := self._limits.refusal():
             raise refusal
         request = PARSERS[endpoint](body, self._rules)
-        return self._accept(tenant_id, request, Terms(request.image_params, deadline_s, Priority.INTERACTIVE))
+        terms = Terms(request.image_params, deadline_s, Priority.INTERACTIVE, is_chat=True)
+        return self._accept(tenant_id, request, terms)
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
         if terms.priority is Priority.INTERACTIVE:
@@ -106,6 +109,8 @@ class Jobs:
             job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
             if terms.once is not None:
                 terms.once.note(session, job_name(job_id))
+            if not terms.is_chat:
+                audit.note(session, actor(), "job.created", job_name(job_id), tenant_id=tenant_id)
             if terms.priority is Priority.INTERACTIVE:
                 waits = not all(image.stored for image in images)
                 notices.notify(session, notices.IMAGES if waits else notices.JOBS)
@@ -126,6 +131,7 @@ class Jobs:
                 raise Conflict(
                     f"Job {name} cannot be deleted: {reason}.", param="job_id", code="job_not_deletable"
                 )
+            audit.note(session, actor(), "job.deleted", name, tenant_id=tenant_id)
         log.info("job_deleted", job=name)
 
     def _made(self, once: Once) -> JobView | None:

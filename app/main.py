@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from app import heap, telemetry
+from app.audit import AuditLog
 from app.auth import Keys
 from app.batches import Batches, default_brake
 from app.chats import Chats
@@ -43,6 +44,7 @@ from app.routes.models import model_routes
 from app.routes.openapi import describe, operation_id
 from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
+from app.routes.tenants import tenant_routes
 from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
 from app.tables.checks import table_checks
@@ -77,6 +79,7 @@ class Services:
     placer: Placer
     jobs: Jobs
     chats: Chats
+    audit: AuditLog
     webhooks: Webhooks
     models: ServedModels
     checks: tuple[Check, ...]
@@ -126,6 +129,7 @@ def wire(settings: Settings) -> Services:
         placer=placer,
         jobs=jobs,
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
+        audit=AuditLog(sessions=sessions),
         webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
@@ -168,6 +172,7 @@ def build_app(services: Services) -> FastAPI:
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),
+        tenant_routes(keys=services.keys, audit=services.audit, caller=caller),
         webhook_routes(webhooks=services.webhooks, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),

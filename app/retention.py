@@ -9,7 +9,7 @@ import structlog
 from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.store import events, repeats
+from app.store import audit, events, repeats
 from app.store import retention as store
 from app.troubled import Troubled
 
@@ -40,6 +40,7 @@ class Retention:
         self._batches_s = settings.retention_batches_s
         self._images_s = settings.retention_images_s
         self._events_s = settings.retention_events_s
+        self._audit_s = settings.retention_audit_s
         self._stopping = stopping or Event()
         self._block_rows = block_rows
         self._troubled = Troubled("retention", clock=clock)
@@ -53,6 +54,7 @@ class Retention:
             self._images,
             self._keys,
             self._events,
+            self._audit,
             self._deleted_batch,
         )
         return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
@@ -103,6 +105,13 @@ class Retention:
         with transaction(self._sessions) as session:
             gone = events.delete_old(session, older_than_s=self._events_s, limit=self._block_rows)
         return _counted("webhook_events", gone)
+
+    def _audit(self) -> int:
+        if not self._audit_s:
+            return 0
+        with transaction(self._sessions) as session:
+            gone = audit.delete_old(session, older_than_s=self._audit_s, limit=self._block_rows)
+        return _counted("audit_log", gone)
 
     def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
+from app.actor import actor
 from app.batches import Brake, chosen_brake, missing, submitted_before
 from app.db import Sessions, transaction
 from app.errors import Conflict, RequestError
@@ -14,6 +15,7 @@ from app.ids import new_batch_id
 from app.limits import Limits
 from app.repeats import hash_request
 from app.states import ENDED_BATCH, ENDED_JOB, BatchStatus, JobState, Priority
+from app.store import audit
 from app.store.batches import BatchRow, NewBatch, insert_batch, lock_submission
 from app.store.failures import FailedBatch
 from app.store.retries import EndedBatch, lock_batch
@@ -73,6 +75,8 @@ class Retries:
                 raise refusal
             new = self._check(session, tenant_id, batch_id, wish, request_hash, idempotency_key)
             batch = insert_batch(session, new)
+            details = {"retry_of": batch_id}
+            audit.note(session, actor(), "batch.retried", batch.id, details, tenant_id=tenant_id)
         log.info("batch_retried", batch=batch.id, retry_of=batch_id)
         return batch
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from app.actor import actor
 from app.db import Sessions, transaction
 from app.errors import InvalidWork, NotFound, RequestError, WorkError
 from app.posting import Posted, Poster
 from app.signing import new_secret, signed_headers
-from app.store import events
+from app.store import audit, events
 from app.store import webhooks as store
 from app.store.events import DeliveryRow
 from app.store.webhooks import EndpointRow
@@ -55,6 +56,10 @@ class Webhooks:
                 secret=new_secret(),
                 most=MOST_ENDPOINTS,
             )
+            if endpoint is not None:
+                audit.note(
+                    session, actor(), "webhook.created", endpoint.id, {"url": url}, tenant_id=tenant_id
+                )
         if endpoint is None:
             raise RequestError(
                 f"There are {MOST_ENDPOINTS} webhook endpoints, the most there may be: delete one first.",
@@ -91,7 +96,11 @@ class Webhooks:
             changed = store.update_endpoint(
                 session, tenant_id, endpoint_id, name=name, url=url, event_types=types
             )
-            return _found(changed, endpoint_id)
+            endpoint = _found(changed, endpoint_id)
+            audit.note(
+                session, actor(), "webhook.updated", endpoint_id, {"url": endpoint.url}, tenant_id=tenant_id
+            )
+        return endpoint
 
     def rotate(self, tenant_id: str, endpoint_id: str, *, keep_old: bool) -> EndpointRow:
         """Give it a new secret; the old one signs beside it for a day, or no more."""
@@ -104,6 +113,7 @@ class Webhooks:
                 keep_old_s=KEEP_OLD_S if keep_old else 0,
             )
             endpoint = _found(changed, endpoint_id)
+            audit.note(session, actor(), "webhook.secret_rotated", endpoint_id, tenant_id=tenant_id)
         log.info("webhook_secret_rotated", endpoint=endpoint_id)
         return endpoint
 
@@ -112,6 +122,7 @@ class Webhooks:
         with transaction(self._sessions) as session:
             if not store.delete_endpoint(session, tenant_id, endpoint_id):
                 raise _missing(endpoint_id)
+            audit.note(session, actor(), "webhook.deleted", endpoint_id, tenant_id=tenant_id)
         log.info("webhook_endpoint_deleted", endpoint=endpoint_id)
 
     def test(self, tenant_id: str, endpoint_id: str, event_type: str) -> Posted:

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from app.auth import Keys
+from app.auth import ALL, Keys, Scope
 from app.cli.settings import DataOption, open_database
 from app.db import make_sessions
 from app.store.keys import KeyRow
 
-TITLES = ("id", "tenant", "name", "key", "created", "expires", "revoked")
+TITLES = ("id", "tenant", "name", "key", "created", "expires", "revoked", "scopes", "used")
 
 keys = typer.Typer(name="keys", help="Make, list and revoke API keys.", no_args_is_help=True)
 
@@ -33,11 +33,15 @@ def create(
     ],
     name: Annotated[str, typer.Option(callback=_named, help="What the key is for.")] = "default",
     expires_days: Annotated[int | None, typer.Option(min=1, max=36_500, help="Days it is good for.")] = None,
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="What it may be used for; may be repeated. All without it.")
+    ] = None,
     data: DataOption = None,
 ) -> None:
     """Make a key and print it, once: only its hash is kept."""
+    scopes = [one.value for one in scope or ()] or [ALL]
     with _keys(data) as found:
-        made = found.create(tenant=tenant, name=name, expires_days=expires_days)
+        made = found.create(tenant=tenant, name=name, expires_days=expires_days, scopes=scopes)
     typer.echo(f"{made.id} of tenant {made.tenant_id}; keep the key, it is not shown again:", err=True)
     typer.echo(made.secret)
 
@@ -47,7 +51,7 @@ def list_keys(data: DataOption = None) -> None:
     """Show all keys, without their secrets.
 
     In a pipe: one line per key and no title, with id, tenant, name, beginning of the key, and when it was
-    created, expires and was revoked, separated by tabs.
+    created, expires and was revoked, its scopes, and when it was last used, separated by tabs.
     """
     with _keys(data) as found:
         rows = [_cells(key) for key in found.list()]
@@ -86,6 +90,7 @@ def _keys(data: Path | None) -> Iterator[Keys]:
 def _cells(key: KeyRow) -> list[str]:
     moments = (key.created_at, key.expires_at, key.revoked_at)
     cells = [key.id, key.tenant, key.name, f"{key.prefix}…", *map(_shown, moments)]
+    cells += [" ".join(key.scopes), _shown(key.last_used_at)]
     return [printable(cell) for cell in cells]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    audit,
     batches,
     compare,
     database,
@@ -58,6 +59,7 @@ app.command("warm")(warm.warm)
 app.command("results")(results.results)
 app.command("failures")(failures.failures)
 app.command("retry")(failures.retry)
+app.command("audit")(audit.audit)
 app.add_typer(keys.keys)
 app.add_typer(tenants.tenants)
 processes.mount(app)

@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.routes import examples, examples_webhooks
+from app.routes import examples, examples_tenants, examples_webhooks
 
-REQUESTS = {**examples.REQUESTS, **examples_webhooks.REQUESTS}
-ANSWERS = {**examples.ANSWERS, **examples_webhooks.ANSWERS}
+REQUESTS = {**examples.REQUESTS, **examples_webhooks.REQUESTS, **examples_tenants.REQUESTS}
+ANSWERS = {**examples.ANSWERS, **examples_webhooks.ANSWERS, **examples_tenants.ANSWERS}
 
 # OpenAPI is JSON of which we change pieces in place.
 Document = dict[str, Any]
@@ -23,6 +23,7 @@ TAGS = {
     "responses": "The same in the words of the Responses API, whole.",
     "models": "The models that are served, and their aliases.",
     "webhooks": "Where events of batches are sent.",
+    "tenant": "(ours) Keys, usage and the audit log: for keys with the scope `admin`.",
     "health": "For probes and Prometheus; no key is needed.",
 }
 ERRORS = {

@@ -53,7 +53,7 @@ def test_in_a_pipe_the_list_has_a_line_per_key_with_tabs(db: Sessions, environme
     key_id = Keys(sessions=db).recognise(create()).key_id
     (line,) = vqueue("list").stdout.splitlines()
     assert line.split("\t")[:3] == [key_id, "Ada", "nightly"]
-    assert len(line.split("\t")) == 7
+    assert len(line.split("\t")) == 9
 
 
 def test_a_name_cannot_pass_for_a_column(db: Sessions, environment: None) -> None:

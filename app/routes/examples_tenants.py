@@ -1,0 +1,45 @@
+"""Requests and answers of keys and the audit log that the API's own description shows, by operation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.routes.examples import BATCH_ID, NOW
+
+KEY = {
+    "id": "key_6f1c2a9de4b04d3f",
+    "object": "api_key",
+    "name": "nightly",
+    "prefix": "vq_4f9aB2",
+    "scopes": ["read", "write"],
+    "created_at": NOW,
+    "expires_at": NOW + 7_776_000,
+    "revoked_at": None,
+    "last_used_at": None,
+}
+ENTRY = {
+    "id": "audit_17",
+    "object": "audit_entry",
+    "at": NOW,
+    "action": "batch.created",
+    "object_id": BATCH_ID,
+    "key_id": KEY["id"],
+    "request_id": "req_6f1c2a9de4b04d3f",
+    "details": {"input_file_id": "file-6f1c2a9de4b04d3f"},
+}
+REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "tenant_create_key": {
+        "narrow": {"name": "nightly", "scopes": ["read", "write"], "expires_days": 90},
+    }
+}
+ANSWERS: Mapping[str, Any] = {
+    "tenant_list_keys": {"object": "list", "data": [KEY], "has_more": False},
+    "tenant_create_key": {**KEY, "key": "vq_4f9aB2..."},
+    "tenant_revoke_key": {**KEY, "revoked_at": NOW + 60},
+    "tenant_read_audit": {
+        "object": "list",
+        "data": [ENTRY],
+        "first_id": ENTRY["id"],
+        "last_id": ENTRY["id"],
+        "has_more": False,
+    },
+}
