@@ -13,8 +13,9 @@ from tests.fieldcases.cases import Case, NotServed, Outcome, read_cases, shortfa
 from tests.fieldcases.export import serve_export
 from tests.fieldcases.lines import serve_jsonl
 from tests.fieldcases.model import Lab, serve_model
-from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair, serve_s3
+from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair
 from tests.fieldcases.services import Services
+from tests.fieldcases.stored import serve_stored
 from tests.fieldcases.tables import serve_csv, serve_parquet
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
 
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "image": serve_image,
         "image_pair": serve_image_pair,
         "dataurl": serve_dataurl,
-        "s3": serve_s3,
+        "s3": partial(serve_stored, services=services),
         "model": partial(serve_model, lab=lab),
         "ssrf": serve_ssrf,
         "http": partial(serve_http, server=server),

@@ -57,7 +57,7 @@ class Services:
 
     @cached_property
     def ingest(self) -> Ingest:
-        ingest = Ingest(sessions=self.sessions, objects=self._objects, settings=self.settings)
+        ingest = Ingest(sessions=self.sessions, objects=self.objects, settings=self.settings)
         return self._stack.enter_context(closing(ingest))
 
     @cached_property
@@ -67,7 +67,7 @@ class Services:
 
     def desk(self) -> Desk:
         """Of a tenant of its own."""
-        return Desk(sessions=self.sessions, objects=self._objects, settings=self.settings)
+        return Desk(sessions=self.sessions, objects=self.objects, settings=self.settings)
 
     def lonely_desk(self) -> Desk:
         """One with nobody else's jobs beside its own."""
@@ -111,7 +111,7 @@ class Services:
     def end(self) -> None:
         """Play the dispatcher: end what can be ended."""
         sweeper = Sweeper(sessions=self.sessions)
-        finalize = Finalize(sessions=self.sessions, objects=self._objects, settings=self.settings)
+        finalize = Finalize(sessions=self.sessions, objects=self.objects, settings=self.settings)
         while sweeper.step() or finalize.step():
             pass
 
@@ -119,7 +119,7 @@ class Services:
         self._stack.close()
 
     @cached_property
-    def _objects(self) -> ObjectStore:
+    def objects(self) -> ObjectStore:
         store = make_objects(self.settings)
         self._stack.callback(store.close)
         return store
