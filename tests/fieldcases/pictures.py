@@ -7,7 +7,7 @@ from app.errors import WorkError
 from app.images import NORMALISER_VERSION, Limits, content_hash, inspect, normalise
 from app.references import parse_reference
 from app.visual_tokens import patch_grid, smart_resize, visual_tokens
-from tests.fieldcases.cases import Accepted, Case, Did, Outcome, Refused
+from tests.fieldcases.cases import Accepted, Case, Did, NotServed, Outcome, Refused
 
 LIMITS = Limits()
 # A picture of the largest allowed size takes 200 MB; no case may cost more than this.
@@ -72,6 +72,8 @@ def _pixel(value: float | tuple[int, ...] | None) -> tuple[int, ...]:
 def serve_s3(case: Case) -> Outcome:
     """References only."""
     expect = case.expectations[0]
+    if "ref" not in case.payload:
+        return NotServed("nobody has acted this row out")
     try:
         reference = parse_reference(case.payload["ref"])
     except WorkError as error:
