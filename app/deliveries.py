@@ -19,9 +19,9 @@ from app.webhooks import send
 
 log = structlog.get_logger()
 
-THREADS = 8
-# A slow endpoint holds so many threads at most.
-PER_ENDPOINT = 2
+THREADS = 32
+# So many threads at most does a slow endpoint hold, and a tenant with many of them.
+PER_ENDPOINT, PER_TENANT = 2, 8
 # Longer than a try may take with name servers that are slow: who dies meanwhile sends it once more.
 LEASE_S = 4 * TOTAL_S
 GONE = 410
@@ -52,6 +52,7 @@ class Deliveries:
                 session,
                 limit=room,
                 per_endpoint=PER_ENDPOINT,
+                per_tenant=PER_TENANT,
                 lease_s=LEASE_S,
                 trips_after=TRIPS_AFTER,
                 active=active,
@@ -104,7 +105,7 @@ class Deliveries:
     def _failed(self, task: Task, error: str, posted: Posted | None) -> None:
         gone = posted is not None and posted.status == GONE
         wanted_s = posted.retry_after_s if posted else None
-        again_s = next_try(task.attempt, age_s=task.age_s, spread=self._spread(), retry_after_s=wanted_s)
+        again_s = next_try(task.tries, age_s=task.age_s, spread=self._spread(), retry_after_s=wanted_s)
         with transaction(self._sessions) as session:
             events.note_failed(
                 session,
@@ -123,7 +124,7 @@ class Deliveries:
             f"webhook_{outcome}",
             delivery=task.id,
             endpoint=task.endpoint_id,
-            event=task.event_id,
+            event_id=task.event_id,
             type=task.type,
             attempt=task.attempt,
             status=status,

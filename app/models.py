@@ -139,7 +139,25 @@ images = Table(
     Index(
         "ix_images_stored", "tenant_id", "ref_hash", "stored_at", postgresql_where=text("state = 'stored'")
     ),
-    Index("ix_images_due", "host", "due_at", postgresql_where=text("state IN ('pending', 'fetching')")),
+    # Claims look at one lane after the other: what a tenant wants of a host, or of our own store.
+    Index(
+        "ix_images_due",
+        "host",
+        "tenant_id",
+        "ref_kind",
+        "due_at",
+        postgresql_where=text("state IN ('pending', 'fetching')"),
+    ),
+)
+
+# Images fetched on a tenant's last day (UTC), and how many it might have: only of those with a limit.
+image_days = Table(
+    "image_days",
+    metadata,
+    Column("tenant_id", Text, primary_key=True),
+    Column("day", Date, nullable=False),
+    Column("fetched", Integer, nullable=False),
+    Column("allowed", Integer, nullable=False),
 )
 
 batches = Table(
@@ -293,6 +311,12 @@ jobs = Table(
         "deadline",
         postgresql_where=text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued')"),
     ),
+    # Counted where a tenant may have only so many.
+    Index(
+        "ix_jobs_direct_open",
+        "tenant_id",
+        postgresql_where=text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued', 'running')"),
+    ),
     Index(
         "ix_jobs_direct_finished_at",
         "finished_at",
@@ -436,6 +460,7 @@ webhook_deliveries = Table(
     Column("event_id", ForeignKey("webhook_events.id", ondelete="CASCADE"), nullable=False),
     Column("state", Text, nullable=False),
     Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    Column("earlier", SmallInteger, nullable=False, server_default=ZERO),  # tries before it was sent again
     moment("due_at", nullable=False, now=True),
     Column("status_code", SmallInteger),
     Column("error", Text),

@@ -29,7 +29,7 @@ NEW_EVENT_ID = "'evt_' || replace(gen_random_uuid()::text, '-', '')"
 
 @dataclass(frozen=True)
 class Task:
-    """One message on its way, claimed; `attempt` counts from 1 and fences."""
+    """One message on its way, claimed; `attempt` counts from 1 and fences, `tries` since it was (re)sent."""
 
     id: str
     endpoint_id: str
@@ -38,6 +38,7 @@ class Task:
     body: Mapping[str, object]
     url: str
     attempt: int
+    tries: int
     age_s: float
     failures: int  # of the endpoint, in a row
 
@@ -113,6 +114,7 @@ def claim(
     *,
     limit: int,
     per_endpoint: int,
+    per_tenant: int,
     lease_s: float,
     trips_after: int,
     active: Mapping[str, int],
@@ -126,25 +128,34 @@ def claim(
             """
             WITH busy AS (
                 SELECT key AS endpoint_id, value::int AS now FROM json_each_text(CAST(:active AS json))),
+            crowd AS (
+                SELECT one.tenant_id, sum(busy.now) AS now
+                FROM busy JOIN webhook_endpoints one ON one.id = busy.endpoint_id GROUP BY one.tenant_id),
             asked AS (
-                SELECT one.id, one.url, one.failures,
+                SELECT one.id, one.tenant_id,
                        CASE WHEN one.failures >= :trips THEN 1 ELSE :each END - coalesce(busy.now, 0) AS room
                 FROM webhook_endpoints one LEFT JOIN busy ON busy.endpoint_id = one.id
                 WHERE (one.resting_until IS NULL OR one.resting_until <= now())
                   AND EXISTS (SELECT FROM webhook_deliveries d
                               WHERE d.endpoint_id = one.id AND d.state = 'pending' AND d.due_at <= now())),
-            due AS (
-                SELECT d.id FROM asked CROSS JOIN LATERAL (
+            found AS (
+                SELECT d.id, d.due_at, asked.tenant_id,
+                       row_number() OVER (PARTITION BY asked.tenant_id ORDER BY d.due_at) AS place
+                FROM asked CROSS JOIN LATERAL (
                     SELECT id, due_at FROM webhook_deliveries
                     WHERE endpoint_id = asked.id AND state = 'pending' AND due_at <= now()
-                    ORDER BY due_at LIMIT greatest(asked.room, 0) FOR UPDATE SKIP LOCKED) AS d
-                ORDER BY d.due_at LIMIT :limit),
+                    ORDER BY due_at LIMIT greatest(asked.room, 0) FOR UPDATE SKIP LOCKED) AS d),
+            due AS (
+                SELECT id FROM found LEFT JOIN crowd USING (tenant_id)
+                WHERE place <= :most - coalesce(crowd.now, 0) ORDER BY due_at LIMIT :limit),
             taken AS (
                 UPDATE webhook_deliveries d SET attempt = d.attempt + 1,
                     due_at = now() + :lease * interval '1 second'
                 FROM due WHERE d.id = due.id
-                RETURNING d.id, d.endpoint_id, d.event_id, d.attempt, d.created_at)
+                RETURNING d.id, d.endpoint_id, d.event_id, d.attempt, d.attempt - d.earlier AS tries,
+                          d.created_at)
             SELECT taken.id, taken.endpoint_id, taken.event_id, e.type, e.body, one.url, taken.attempt,
+                   taken.tries,
                    extract(epoch FROM now() - taken.created_at)::float AS age_s, one.failures
             FROM taken JOIN webhook_events e ON e.id = taken.event_id
                        JOIN webhook_endpoints one ON one.id = taken.endpoint_id
@@ -153,6 +164,7 @@ def claim(
         {
             "limit": limit,
             "each": per_endpoint,
+            "most": per_tenant,
             "lease": lease_s,
             "trips": trips_after,
             "active": json.dumps(active),
@@ -163,12 +175,14 @@ def claim(
 
 def note_delivered(session: Session, task: Task, status_code: int) -> None:
     """It has arrived: its endpoint is well."""
-    _end(session, task, state="delivered", status_code=status_code, error=None)
+    if not _end(session, task, state="delivered", status_code=status_code, error=None):
+        return
     session.execute(
         text(
             """
             UPDATE webhook_endpoints SET failures = 0, resting_until = NULL
             WHERE id = :id AND (failures > 0 OR resting_until IS NOT NULL)
+              AND resting_until IS DISTINCT FROM 'infinity'
             """
         ),
         {"id": task.endpoint_id},
@@ -186,24 +200,17 @@ def note_failed(
 ) -> None:
     """This try has failed. Once more in `again_s` seconds, None never; the endpoint rests, None for ever."""
     if again_s is None:
-        _end(session, task, state="failed", status_code=status_code, error=error)
+        ours = _end(session, task, state="failed", status_code=status_code, error=error)
     else:
-        session.execute(
-            text(
-                """
-                UPDATE webhook_deliveries SET due_at = now() + :again * interval '1 second',
-                    status_code = :code, error = :error
-                WHERE id = :id AND attempt = :attempt AND state = 'pending'
-                """
-            ),
-            {"id": task.id, "attempt": task.attempt, "again": again_s, "code": status_code, "error": error},
-        )
+        ours = _put_off(session, task, again_s, status_code=status_code, error=error)
+    if not ours:  # somebody else has tried since, and knows better
+        return
     session.execute(
         text(
             """
             UPDATE webhook_endpoints SET failures = failures + 1,
-                resting_until = CASE WHEN CAST(:rest AS float) IS NULL THEN 'infinity'
-                    WHEN :rest > 0 THEN now() + :rest * interval '1 second' END
+                resting_until = CASE WHEN CAST(:rest AS float) IS NULL OR resting_until = 'infinity'
+                    THEN 'infinity' WHEN :rest > 0 THEN now() + :rest * interval '1 second' END
             WHERE id = :id
             """
         ),
@@ -242,12 +249,12 @@ def read_delivery(session: Session, endpoint_id: str, delivery_id: str) -> Deliv
 
 
 def send_again(session: Session, delivery_id: str) -> None:
-    """Have a message sent now, whatever came of it before; its day to arrive begins anew."""
+    """Have a message sent now, whatever came of it before, or still may; its day to arrive begins anew."""
     session.execute(
         text(
             """
-            UPDATE webhook_deliveries SET state = 'pending', due_at = now(), attempt = 0, created_at = now(),
-                ended_at = NULL
+            UPDATE webhook_deliveries SET state = 'pending', due_at = now(), attempt = attempt + 1,
+                earlier = attempt + 1, created_at = now(), ended_at = NULL
             WHERE id = :id
             """
         ),
@@ -278,14 +285,29 @@ DELIVERIES = """
 """
 
 
-def _end(session: Session, task: Task, *, state: str, status_code: int | None, error: str | None) -> None:
-    session.execute(
+def _put_off(session: Session, task: Task, again_s: float, *, status_code: int | None, error: str) -> bool:
+    row = session.execute(
+        text(
+            """
+            UPDATE webhook_deliveries SET due_at = now() + :again * interval '1 second',
+                status_code = :code, error = :error
+            WHERE id = :id AND attempt = :attempt AND state = 'pending' RETURNING id
+            """
+        ),
+        {"id": task.id, "attempt": task.attempt, "again": again_s, "code": status_code, "error": error},
+    )
+    return row.one_or_none() is not None
+
+
+def _end(session: Session, task: Task, *, state: str, status_code: int | None, error: str | None) -> bool:
+    row = session.execute(
         text(
             """
             UPDATE webhook_deliveries
             SET state = :state, status_code = :code, error = :error, ended_at = now()
-            WHERE id = :id AND attempt = :attempt AND state = 'pending'
+            WHERE id = :id AND attempt = :attempt AND state = 'pending' RETURNING id
             """
         ),
         {"id": task.id, "attempt": task.attempt, "state": state, "code": status_code, "error": error},
     )
+    return row.one_or_none() is not None

@@ -1,6 +1,6 @@
 """Takes vqueue's webhooks: checks who sent them, and prints each event once.
 
-    OPENAI_WEBHOOK_SECRET=whsec_... python webhook_receiver.py PORT
+OPENAI_WEBHOOK_SECRET=whsec_... python webhook_receiver.py PORT
 """
 
 import sys

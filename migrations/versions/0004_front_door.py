@@ -11,6 +11,7 @@ depends_on = None
 
 NOW = sa.text("now()")
 ZERO = sa.text("0")
+ON_THEIR_WAY = sa.text("state IN ('pending', 'fetching')")
 ALL_SCOPES = sa.text("'{*}'")
 
 
@@ -20,14 +21,19 @@ def upgrade() -> None:
     _count_use()
     _tell_of_events()
     _be_polite()
+    _keep_to_quotas()
     op.create_index(
         "ix_batches_retry_of", "batches", ["retry_of"], postgresql_where=sa.text("retry_of IS NOT NULL")
     )
 
 
 def downgrade() -> None:
+    op.drop_index("ix_jobs_direct_open", table_name="jobs")
+    op.drop_index("ix_images_due", table_name="images")
+    op.create_index("ix_images_due", "images", ["host", "due_at"], postgresql_where=ON_THEIR_WAY)
     op.drop_index("ix_batches_retry_of", table_name="batches")
     for table in (
+        "image_days",
         "host_pauses",
         "idempotency_keys",
         "webhook_deliveries",
@@ -152,6 +158,7 @@ def _tell_of_events() -> None:
         ),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("attempt", sa.SmallInteger, nullable=False, server_default=ZERO),
+        sa.Column("earlier", sa.SmallInteger, nullable=False, server_default=ZERO),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
         sa.Column("status_code", sa.SmallInteger),
         sa.Column("error", sa.Text),
@@ -189,4 +196,27 @@ def _be_polite() -> None:
         "host_pauses",
         sa.Column("host", sa.Text, primary_key=True),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+    )
+
+
+def _keep_to_quotas() -> None:
+    op.create_table(
+        "image_days",
+        sa.Column("tenant_id", sa.Text, primary_key=True),
+        sa.Column("day", sa.Date, nullable=False),
+        sa.Column("fetched", sa.Integer, nullable=False),
+        sa.Column("allowed", sa.Integer, nullable=False),
+    )
+    op.create_index(
+        "ix_jobs_direct_open",
+        "jobs",
+        ["tenant_id"],
+        postgresql_where=sa.text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued', 'running')"),
+    )
+    op.drop_index("ix_images_due", table_name="images")
+    op.create_index(
+        "ix_images_due",
+        "images",
+        ["host", "tenant_id", "ref_kind", "due_at"],
+        postgresql_where=ON_THEIR_WAY,
     )

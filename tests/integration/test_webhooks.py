@@ -7,10 +7,11 @@ import httpx
 import openai
 import pytest
 from openai import OpenAI
+from prometheus_client import REGISTRY
 
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.deliveries import LEASE_S, Deliveries
+from app.deliveries import LEASE_S, PER_TENANT, Deliveries
 from app.guard import FetchPolicy
 from app.http_exchange import DirectTransport
 from app.main import build_app, wire
@@ -278,7 +279,13 @@ def test_a_message_of_a_process_that_died_is_sent_once_more_with_its_id(
     end(rows, client)
     with transaction(db) as session:  # somebody claims it, and is never heard of again
         (task,) = events.claim(
-            session, limit=1, per_endpoint=1, lease_s=LEASE_S, trips_after=TRIPS_AFTER, active={}
+            session,
+            limit=1,
+            per_endpoint=1,
+            per_tenant=1,
+            lease_s=LEASE_S,
+            trips_after=TRIPS_AFTER,
+            active={},
         )
     send_all(deliveries)
     assert receiver.received == []
@@ -351,3 +358,69 @@ def test_what_is_old_is_forgotten_with_its_log(
     with transaction(db) as session:
         assert events.delete_old(session, older_than_s=86_400, limit=10) == 1
     assert rows.one("SELECT count(*) FROM webhook_deliveries") == 1
+
+
+def test_a_delivery_is_no_fault_of_the_loop(
+    client: OpenAI, rows: Rows, deliveries: Deliveries, receiver: Receiver
+) -> None:
+    client.webhooks.create(name="mine", url=receiver.url, event_types=["batch.completed"])
+    labels = {"loop": "webhooks"}
+    before = REGISTRY.get_sample_value("vqueue_loop_faults_total", labels) or 0.0
+    end(rows, client)
+    send_all(deliveries)
+    assert (REGISTRY.get_sample_value("vqueue_loop_faults_total", labels) or 0.0) == before
+
+
+def test_an_endpoint_that_is_gone_stays_so_whatever_was_under_way(
+    client: OpenAI, rows: Rows, db: Sessions, receiver: Receiver
+) -> None:
+    made = client.webhooks.create(name="mine", url=receiver.url, event_types=["batch.completed"])
+    for number in range(3):
+        end(rows, client, f"batch_{number}")
+    with transaction(db) as session:
+        first, second, third = events.claim(
+            session, limit=3, per_endpoint=3, per_tenant=3, lease_s=60, trips_after=TRIPS_AFTER, active={}
+        )
+        events.note_failed(session, first, status_code=410, error="gone", again_s=None, rest_s=None)
+        events.note_failed(session, second, status_code=500, error="500", again_s=5, rest_s=0)
+        events.note_delivered(session, third, 200)
+    assert client.webhooks.retrieve(made.id).status == "gone"  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_try_that_was_overtaken_changes_neither_message_nor_endpoint(
+    client: OpenAI, rows: Rows, db: Sessions, deliveries: Deliveries, receiver: Receiver
+) -> None:
+    made = client.webhooks.create(name="mine", url=receiver.url, event_types=["batch.completed"])
+    end(rows, client)
+    with transaction(db) as session:
+        (late,) = events.claim(
+            session, limit=1, per_endpoint=1, per_tenant=1, lease_s=60, trips_after=TRIPS_AFTER, active={}
+        )
+        events.send_again(session, late.id)
+        events.note_failed(session, late, status_code=500, error="500", again_s=5, rest_s=0)
+    send_all(deliveries)
+    with transaction(db) as session:
+        events.note_failed(session, late, status_code=410, error="gone", again_s=None, rest_s=None)
+    assert client.webhooks.retrieve(made.id).status == "active"  # pyright: ignore[reportAttributeAccessIssue]
+    assert rows.one("SELECT state FROM webhook_deliveries") == "delivered"
+
+
+def test_the_slow_endpoints_of_one_tenant_hold_up_no_other_tenant(
+    client: OpenAI, url: str, db: Sessions, rows: Rows, deliveries: Deliveries, receiver: Receiver
+) -> None:
+    for number in range(12):
+        client.webhooks.create(name=f"{number}", url=f"{receiver.url}/slow", event_types=["batch.completed"])
+    for number in range(3):
+        end(rows, client, f"batch_{number}")
+    with sdk(url, new_key(db, "Eve")) as eve:
+        eve.webhooks.create(name="quick", url=f"{receiver.url}/quick", event_types=["batch.completed"])
+        rows.tenant = rows.one("SELECT id FROM tenants WHERE name = 'Eve'")
+        rows.add_batch("batch_eve", status="completed")
+    rows.run("UPDATE batches SET ended_at = now() WHERE id = 'batch_eve'")
+    with transaction(db) as session:
+        events.tell_end(session, "batch_eve")
+    while not any(one.path == "/quick" for one in receiver.received):
+        deliveries.step()
+        deliveries.settle(0.05)
+    assert sum(one.path == "/slow" for one in receiver.received) <= PER_TENANT
+    receiver.held.set()
