@@ -91,8 +91,10 @@ class Batches:
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
             if earlier is not None:
                 return earlier
-            if refusal is not None and not wish.dry_run:
-                raise refusal
+            if not wish.dry_run:
+                if refusal is not None:
+                    raise refusal
+                self._limits.check_jobs(session, tenant_id)
             batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
             details = {"input_file_id": wish.input_file_id} | ({"dry_run": True} if wish.dry_run else {})
             audit.note(session, actor(), "batch.created", batch.id, details, tenant_id=tenant_id)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from app.actor import actor
 from app.db import Sessions, transaction
-from app.errors import Conflict, NotFound, RequestError, TooLarge, WorkError
+from app.errors import Conflict, NotFound, Overloaded, RequestError, TooLarge, WorkError
 from app.ids import file_key, new_file_id
 from app.limits import Limits
 from app.multipart import Part
@@ -89,6 +89,7 @@ class Files:
         """
         if refusal := self._limits.disk_refusal():
             raise refusal
+        self._limits.check_bytes(tenant_id)
         file_id = new_file_id()
         fields: dict[str, str] = {}
         draft: _Draft | None = None
@@ -106,8 +107,7 @@ class Files:
                 self._drop(draft.key)
             raise
         if not idempotency_key:
-            with transaction(self._sessions) as session:
-                return _insert(session, new)
+            return self._insert_new(new)
         digest = draft.digest if draft else ""
         said = [digest, new.purpose, new.filename, new.content_type, new.expires_after_s]
         return self._insert_once(new, Once(tenant_id, FILE, idempotency_key, hash_request(said)))
@@ -162,6 +162,14 @@ class Files:
         except WorkError as error:
             log.info("file_bytes_left", file=file_id, code=error.code)
 
+    def _insert_new(self, new: NewFile) -> FileRow:
+        try:
+            with transaction(self._sessions) as session:
+                return self._insert(session, new)
+        except Overloaded:
+            self._drop(new.object_key)
+            raise
+
     def _insert_once(self, new: NewFile, once: Once) -> FileRow:
         """The file, or the one that the same request has made; then the bytes of this one are let go."""
         try:
@@ -170,12 +178,19 @@ class Files:
                 earlier = store.read_file(session, new.tenant_id, made) if made else None
                 if earlier is None:
                     once.note(session, new.id)
-                    return _insert(session, new)
-        except Conflict:
+                    return self._insert(session, new)
+        except (Conflict, Overloaded):
             self._drop(new.object_key)
             raise
         self._drop(new.object_key)
         return earlier
+
+    def _insert(self, session: Session, new: NewFile) -> FileRow:
+        """`Overloaded` for one that is more than its tenant may have."""
+        self._limits.check_file(session, new.tenant_id, size=new.bytes)
+        details = {"purpose": new.purpose, "filename": new.filename, "bytes": new.bytes}
+        audit.note(session, actor(), "file.created", new.id, details, tenant_id=new.tenant_id)
+        return store.insert_file(session, new)
 
     def _drop(self, key: str) -> None:
         with suppress(WorkError):  # the first error is the one to tell
@@ -230,12 +245,6 @@ class Files:
             object_key=draft.key,
             expires_after_s=_shorter(_expires_after_s(fields), self._longest_s),
         )
-
-
-def _insert(session: Session, new: NewFile) -> FileRow:
-    details = {"purpose": new.purpose, "filename": new.filename, "bytes": new.bytes}
-    audit.note(session, actor(), "file.created", new.id, details, tenant_id=new.tenant_id)
-    return store.insert_file(session, new)
 
 
 def _keep_field(fields: dict[str, str], part: Part) -> None:

@@ -27,11 +27,13 @@ from app.copying import Copier
 from app.db import Sessions, transaction
 from app.errors import LineError
 from app.inputs import Inputs
+from app.limits import default_quota
 from app.objects import ObjectStore
 from app.placing import KeptImages, Placer, place_images
-from app.store import checks, events, rejections
+from app.store import checks, events, quotas, rejections
 from app.store import ingest as store
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
+from app.store.quotas import QuotaUse
 from app.tables.base import InputError
 from app.tables.questions import repeated_id
 from app.tables.spec import read_spec
@@ -106,8 +108,18 @@ class Ingest:
         if task.is_dry_run:
             self._dry_run(task)
             return
+        task = self._with_quota(task)
         with closing(self._inputs.entries(task)) as entries:
             self._read(task, entries)
+
+    def _with_quota(self, task: IngestTask) -> IngestTask:
+        """What the tenant has besides this batch is counted once per turn: it may come to a little more."""
+        with transaction(self._sessions) as session:
+            quota = quotas.read_quota(session, task.tenant_id, default_quota(self._settings))
+            if not quota.queued_jobs:
+                return task
+            others = quotas.count_open_jobs(session, task.tenant_id, without_batch=task.id)
+        return replace(task, quota=QuotaUse(others, quota.queued_jobs))
 
     def _dry_run(self, task: IngestTask) -> None:
         if task.is_closed:

@@ -8,6 +8,7 @@ from app.chat import chat_rules
 from app.config import Settings
 from app.db import Sessions
 from app.errors import LineError
+from app.limits import too_many_jobs
 from app.lines import LineRules, split_lines
 from app.objects import ObjectMissing, ObjectStore
 from app.store.ingest import IngestTask
@@ -44,6 +45,8 @@ class Inputs:
     def too_many(self, task: IngestTask, jobs: int) -> LineError | None:
         """What to tell of a batch that is to have so many jobs, if that is too many."""
         limit = self._settings.table_max_jobs if task.table is not None else self._settings.batch_max_lines
+        if task.quota is not None and not task.quota.has_room(jobs):
+            return LineError("quota_exceeded", too_many_jobs(task.quota, jobs), None, "input_file_id")
         if jobs <= limit:
             return None
         whose = "The file has too many requests"

@@ -95,8 +95,7 @@ class Jobs:
         return self._accept(tenant_id, request, terms)
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
-        if terms.priority is Priority.INTERACTIVE:
-            self._check_room(request.model)
+        self._check_room(tenant_id, request.model, terms)
         kept = self._placer.keep(tenant_id, request.images)
         _check_kept(request.images, kept, terms)
         with transaction(self._sessions) as session:
@@ -138,9 +137,12 @@ class Jobs:
         with transaction(self._sessions) as session:
             return _find_made(session, once)
 
-    def _check_room(self, model: str) -> None:
+    def _check_room(self, tenant_id: str, model: str, terms: Terms) -> None:
         """More interactive jobs than are answered within seconds would only wait until their deadlines."""
         with transaction(self._sessions) as session:
+            self._limits.check_jobs(session, tenant_id)
+            if terms.priority is not Priority.INTERACTIVE:
+                return
             is_full = count_open(session, model, cap=self._most) >= self._most
         if is_full:
             raise Overloaded(

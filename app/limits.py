@@ -1,4 +1,4 @@
-"""Whether there is room for more work: jobs that have not ended, and free disk."""
+"""Whether there is room for more work: jobs that have not ended, free disk, and what a tenant may have."""
 
 import shutil
 import time
@@ -6,15 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
+from sqlalchemy.orm import Session
+
+from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Overloaded
+from app.store import quotas
 from app.store.batches import estimate_open_jobs
+from app.store.quotas import Quota, QuotaUse
 
 # How long a measured value is believed. A count that took long is believed twenty times as long, so that
 # counting never takes more than a twentieth of the database's time.
 BELIEVED_S, BELIEVED_TIMES = 1.0, 20.0
 # Both drain slowly; within the time that the stock SDK waits for (120 s).
 RETRY_AFTER_S = 30
+NO_LIMITS = Quota()
 
 
 class Measured:
@@ -55,12 +61,14 @@ class Limits:
         backlog_max_jobs: int,
         disk_min_free_bytes: int,
         data_dir: Path | None,
+        quota: Quota = NO_LIMITS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._backlog_max_jobs = backlog_max_jobs
         self._disk_min_free_bytes = disk_min_free_bytes
         self._data_dir = data_dir or Path()
+        self._quota = quota
         self._open_jobs = Measured(self._count_open, clock=clock)
         self._free_bytes = Measured(self._count_free, clock=clock)
 
@@ -84,9 +92,59 @@ class Limits:
             retry_after_s=RETRY_AFTER_S,
         )
 
+    def check_jobs(self, session: Session, tenant_id: str, *, jobs: int = 1) -> None:
+        """Raise `Overloaded` where so many more jobs are more than the tenant may have open."""
+        allowed = quotas.read_quota(session, tenant_id, self._quota).queued_jobs
+        if not allowed:
+            return
+        use = QuotaUse(quotas.count_open_jobs(session, tenant_id), allowed)
+        if not use.has_room(jobs):
+            raise _exceeded(too_many_jobs(use, jobs))
+
+    def check_bytes(self, tenant_id: str) -> None:
+        """Raise `Overloaded` where the tenant's files leave no room for another."""
+        with transaction(self._sessions) as session:
+            if allowed := quotas.read_quota(session, tenant_id, self._quota).bytes:
+                _check_bytes(QuotaUse(quotas.sum_bytes(session, tenant_id), allowed), 1)
+
+    def check_file(self, session: Session, tenant_id: str, *, size: int) -> None:
+        """Raise `Overloaded` where a file of so many bytes is more than the tenant may have.
+
+        Where there is a limit, the tenant's next file is not checked before this transaction ends.
+        """
+        if allowed := quotas.read_quota(session, tenant_id, self._quota).bytes:
+            quotas.lock_tenant(session, tenant_id)
+            _check_bytes(QuotaUse(quotas.sum_bytes(session, tenant_id), allowed), size)
+
     def _count_open(self) -> int:
         with transaction(self._sessions) as session:
             return estimate_open_jobs(session, cap=self._backlog_max_jobs + 1)
 
     def _count_free(self) -> int:
         return shutil.disk_usage(self._data_dir).free
+
+
+def default_quota(settings: Settings) -> Quota:
+    """What tenants may have that have no limits of their own."""
+    return Quota(settings.quota_queued_jobs, settings.quota_bytes, settings.quota_images_day)
+
+
+def too_many_jobs(use: QuotaUse, jobs: int) -> str:
+    """What to tell a tenant who wants so many more."""
+    return (
+        f"You have {use.used:,} jobs that have not ended, and may have {use.allowed:,}: there is no room for "
+        f"{jobs:,} more. Wait until some have ended, cancel what is not needed, send fewer at a time, or ask "
+        "the operator for more."
+    )
+
+
+def _check_bytes(use: QuotaUse, size: int) -> None:
+    if not use.has_room(size):
+        raise _exceeded(
+            f"Your files have {use.used:,} bytes of the {use.allowed:,} that they may have: there is no room "
+            "for this one. Delete files that you no longer need, or ask the operator for more."
+        )
+
+
+def _exceeded(message: str) -> Overloaded:
+    return Overloaded(message, code="quota_exceeded", retry_after_s=RETRY_AFTER_S)

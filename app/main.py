@@ -23,7 +23,7 @@ from app.exports.opening import Exports
 from app.files import Files
 from app.hearing import Ear, connect
 from app.jobs import Jobs
-from app.limits import Limits
+from app.limits import Limits, default_quota
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
 from app.posting import make_poster
@@ -104,6 +104,7 @@ def wire(settings: Settings) -> Services:
         backlog_max_jobs=settings.backlog_max_jobs,
         disk_min_free_bytes=settings.disk_min_free_bytes,
         data_dir=settings.data_dir,
+        quota=default_quota(settings),
     )
     brake = default_brake(settings)
     placer = Placer(sessions=sessions, objects=objects, settings=settings)

@@ -98,8 +98,10 @@ class Retries:
                 param="batch_id",
                 code="batch_not_ended",
             )
-        if count_retryable(old, wish.states) <= 0:
+        jobs = count_retryable(old, wish.states)
+        if jobs <= 0:
             raise RequestError(why_nothing(old, wish.states), param="states", code="nothing_to_retry")
+        self._limits.check_jobs(session, tenant_id, jobs=jobs)
         brake = chosen_brake(wish.brake, Brake(old.brake_share, old.brake_after or self._brake.after))
         return _new_batch(tenant_id, old, wish, brake, request_hash, idempotency_key)
 

@@ -232,6 +232,9 @@ class BatchExtras(BaseModel):
     pace: float | None = Field(description="jobs that end per second, as measured lately")
     estimated_completion_at: int | None
     errors_by_code: list[ErrorCount] = Field(description="the commonest first, at most 5")
+    waiting_for: Literal["image_quota"] | None = Field(
+        default=None, description="the images of the day are spent: others come after midnight UTC"
+    )
 
 
 class BatchObject(BaseModel):

@@ -58,6 +58,7 @@ class BatchExtras(Answered):
     pace: float | None = None
     estimated_completion_at: int | None = None
     errors_by_code: list[ErrorCount] = []
+    waiting_for: str | None = None
     report: dict[str, Any] | None = None
 
 

@@ -18,7 +18,7 @@ from app.images import image_limits
 from app.loops import Loop
 from app.objects import make_objects
 from app.states import GiveUp, RetryPolicy, TryAgain, after_error
-from app.store import images, pauses
+from app.store import images, pauses, quotas
 from app.store.images import FetchTask, StoredImage
 from app.store.notices import IMAGES, Listener
 from app.waking import waking_loop
@@ -71,6 +71,7 @@ class Fetcher:
                 lease_s=self._settings.fetch_total_s,
                 per_host=self._settings.fetch_per_host,
                 active=active,
+                images_day=self._settings.quota_images_day,
             )
         for task in claimed:
             with self._changed:
@@ -106,12 +107,15 @@ class Fetcher:
         with transaction(self._sessions) as session:
             match outcome:
                 case StoredImage():
-                    images.record_stored(session, task, outcome)
+                    ended = images.record_stored(session, task, outcome)
                 case GiveUp(code, message):
-                    ended = images.record_failed(session, task, code, message) or 0
-                    telemetry.JOBS_ENDED.labels("failed", code).inc(ended)
+                    ended = images.record_failed(session, task, code, message)
+                    telemetry.JOBS_ENDED.labels("failed", code).inc(ended or 0)
                 case again:
+                    ended = None
                     images.record_later(session, task, again.after_s, counts=again.counts)
+            if task.is_counted and ended is not None:
+                quotas.count_fetch(session, task.tenant_id, default=self._settings.quota_images_day)
 
     def _outcome(self, task: FetchTask) -> Outcome:
         try:

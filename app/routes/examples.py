@@ -73,6 +73,7 @@ BATCH = {
         "pace": 21.5,
         "estimated_completion_at": NOW + 60,
         "errors_by_code": [ERROR_COUNT],
+        "waiting_for": None,
     },
 }
 JOB = {

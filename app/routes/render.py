@@ -154,6 +154,7 @@ def _extras(batch: BatchRow) -> BatchExtras:
         pace=batch.pace if is_running else None,
         estimated_completion_at=unix_or_none(end),
         errors_by_code=[_error_count(one) for one in counts],
+        waiting_for="image_quota" if batch.images_spent else None,
     )
 
 

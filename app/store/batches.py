@@ -17,7 +17,15 @@ ERRORS_BY_CODE = f"""(
     SELECT coalesce(json_agg(known ORDER BY jobs DESC, code), '[]') FROM (
         SELECT code, jobs, line, message FROM batch_errors WHERE batch_id = batches.id
         ORDER BY jobs DESC, code LIMIT {COMMONEST}) AS known) AS errors_by_code"""  # noqa: S608 - a constant
-SELECT = f"SELECT *, {ERRORS_BY_CODE} FROM batches"  # noqa: S608 - as above
+# Whether its tenant has had all images of the day.
+IMAGES_SPENT = """
+    status = 'in_progress' AND EXISTS (
+        SELECT FROM image_days d JOIN tenants t ON t.id = d.tenant_id
+        WHERE d.tenant_id = batches.tenant_id AND d.day = (now() AT TIME ZONE 'UTC')::date
+          AND d.fetched >= coalesce(nullif(t.quota_images_day, 0), d.allowed)
+          AND t.quota_images_day IS DISTINCT FROM 0) AS images_spent"""
+SEEN = f"{ERRORS_BY_CODE}, {IMAGES_SPENT}"
+SELECT = f"SELECT *, {SEEN} FROM batches"  # noqa: S608 - as above
 
 
 @dataclass(frozen=True)
@@ -78,6 +86,7 @@ class BatchRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    images_spent: bool
     pace: float | None
     pace_at: datetime | None
     pace_ended: int | None
@@ -115,7 +124,7 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
                     CAST(:input_table AS json), :is_dry_run, :is_strict,
                     now() + :window_s * interval '1 second')
-            RETURNING *, {ERRORS_BY_CODE}
+            RETURNING *, {SEEN}
             """  # noqa: S608 - a piece of our own
         ),
         vars(batch),
@@ -194,7 +203,7 @@ def cancel_batch(session: Session, tenant_id: str, batch_id: str) -> BatchRow | 
                 UPDATE batches SET status = 'cancelling', ending = 'cancelled', cancelling_at = now()
                 WHERE id = :id AND tenant_id = :tenant AND status IN ('validating', 'in_progress')
                   AND errors IS NULL
-                RETURNING *, {ERRORS_BY_CODE}
+                RETURNING *, {SEEN}
                 """  # noqa: S608 - a piece of our own
             ),
             {"id": batch_id, "tenant": tenant_id},

@@ -57,6 +57,7 @@ class FetchTask:
     host: str
     attempt: int  # fences the result: grows with every claim
     tries: int  # what the retry policy counts: attempts less those that an outage of ours ended
+    is_counted: bool = False  # it comes from elsewhere, and its tenant may have so many a day
 
 
 @dataclass(frozen=True)
@@ -205,49 +206,67 @@ def keep_image(session: Session, tenant_id: str, ref_hash: str, stored: StoredIm
 
 
 def claim_fetches(
-    session: Session, *, limit: int, lease_s: float, per_host: int, active: Mapping[str, int]
+    session: Session,
+    *,
+    limit: int,
+    lease_s: float,
+    per_host: int,
+    active: Mapping[str, int],
+    images_day: int = 0,
 ) -> list[FetchTask]:
     """Take images that are due, those of dead fetchers among them, under a lease.
 
     At most `per_host` of one host, less those that the caller has `active`: what is claimed can be started
     at once, and a slow host holds up its own images only. What our own store serves knows no such limit.
-    None of a host that wants a pause.
+    None of a host that wants a pause, and none from elsewhere for a tenant whose quota of the day is spent
+    (`images_day` where it has none of its own).
     """
     rows = session.execute(
         text(
             """
-            WITH RECURSIVE hosts AS (
-                (SELECT host FROM images WHERE state IN ('pending', 'fetching') ORDER BY host LIMIT 1)
+            WITH RECURSIVE lanes AS (
+                (SELECT host, tenant_id, ref_kind FROM images WHERE state IN ('pending', 'fetching')
+                 ORDER BY host, tenant_id, ref_kind LIMIT 1)
                 UNION ALL
-                SELECT (SELECT i.host FROM images i
-                        WHERE i.state IN ('pending', 'fetching') AND i.host > hosts.host
-                        ORDER BY i.host LIMIT 1)
-                FROM hosts WHERE hosts.host IS NOT NULL),
+                SELECT next.* FROM lanes CROSS JOIN LATERAL (
+                    SELECT i.host, i.tenant_id, i.ref_kind FROM images i
+                    WHERE i.state IN ('pending', 'fetching')
+                      AND (i.host, i.tenant_id, i.ref_kind) > (lanes.host, lanes.tenant_id, lanes.ref_kind)
+                    ORDER BY i.host, i.tenant_id, i.ref_kind LIMIT 1) AS next),
+            spent AS (
+                SELECT d.tenant_id FROM image_days d JOIN tenants t ON t.id = d.tenant_id
+                WHERE d.day = (now() AT TIME ZONE 'UTC')::date AND coalesce(t.quota_images_day, :quota) > 0
+                  AND d.fetched >= coalesce(t.quota_images_day, :quota)),
             room AS (
-                SELECT hosts.host, CASE hosts.host WHEN '' THEN :limit ELSE :per_host END
+                SELECT lanes.*, CASE lanes.host WHEN '' THEN :limit ELSE :per_host END
                        - coalesce(busy.n, 0) AS free
-                FROM hosts LEFT JOIN unnest(CAST(:hosts AS text[]), CAST(:counts AS int[]))
-                     AS busy(host, n) ON busy.host = hosts.host AND hosts.host <> ''
-                WHERE hosts.host IS NOT NULL AND NOT EXISTS (
-                    SELECT FROM host_pauses p WHERE p.host = hosts.host AND p.until > now())),
+                FROM lanes LEFT JOIN unnest(CAST(:hosts AS text[]), CAST(:counts AS int[]))
+                     AS busy(host, n) ON busy.host = lanes.host AND lanes.host <> ''
+                WHERE NOT EXISTS (SELECT FROM host_pauses p WHERE p.host = lanes.host AND p.until > now())
+                  AND (lanes.ref_kind = 'file' OR lanes.tenant_id NOT IN (SELECT tenant_id FROM spent))),
             due AS (
                 SELECT found.id, found.due_at, room.free,
                        row_number() OVER (PARTITION BY room.host ORDER BY found.due_at) AS place
                 FROM room CROSS JOIN LATERAL (
                     SELECT i.id, i.due_at FROM images i
-                    WHERE i.state IN ('pending', 'fetching') AND i.host = room.host AND i.due_at <= now()
-                    ORDER BY i.due_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS found
+                    WHERE i.state IN ('pending', 'fetching') AND i.host = room.host
+                      AND i.tenant_id = room.tenant_id AND i.ref_kind = room.ref_kind AND i.due_at <= now()
+                    ORDER BY i.due_at LIMIT least(:limit, room.free) FOR UPDATE SKIP LOCKED) AS found
                 WHERE room.free > 0)
             UPDATE images SET state = 'fetching', attempt = attempt + 1,
                               due_at = now() + :lease * interval '1 second'
             WHERE id IN (SELECT id FROM due WHERE place <= free ORDER BY due_at LIMIT :limit)
-            RETURNING id, tenant_id, ref_kind AS kind, ref, host, attempt, attempt - returns AS tries
+            RETURNING id, tenant_id, ref_kind AS kind, ref, host, attempt, attempt - returns AS tries,
+                      ref_kind <> 'file' AND EXISTS (
+                          SELECT FROM tenants t
+                          WHERE t.id = tenant_id AND coalesce(t.quota_images_day, :quota) > 0) AS is_counted
             """
         ),
         {
             "limit": limit,
             "lease": lease_s + FETCH_GRACE_S,
             "per_host": per_host,
+            "quota": images_day,
             "hosts": list(active),
             "counts": list(active.values()),
         },

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.errors import LineError
 from app.states import JobState, Priority
 from app.store.journal import NOTE_ERRORS, NOTE_RESULTS
+from app.store.quotas import QuotaUse
 
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
@@ -59,6 +60,7 @@ class IngestTask:
     input_file_id: str = ""
     filename: str = ""
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
+    quota: QuotaUse | None = None  # the tenant's other jobs, where there is a limit
 
 
 class EndedRow(Protocol):
