@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 
@@ -20,19 +20,17 @@ from app.lines import BadLine, ParsedLine
 from app.references import ImageReference, RefKind, ref_hash
 from app.store import checks as store
 from app.store import events
-from app.store.checks import CUSTOM_IDS, IMAGES, Probe
+from app.store.checks import CUSTOM_IDS, IMAGES, Known, Probe
 from app.store.images import ImageWish, want_images
 from app.store.ingest import IngestTask, LostBatch, pause_batch
 from app.tables.base import InputError, refused
 from app.tables.questions import repeated_id
 from app.tables.spec import read_spec
-from app.tally import Tally, read_tally
+from app.tally import Picture, Tally, read_tally
 
 log = structlog.get_logger()
 
 LOOK_AGAIN_S = 0.5
-# Sizes of images that are stored already are read for so many; the rest is like them.
-MOST_SIZES = 1_000
 MOST_ERRORS = 100
 ENDED = ("stored", "failed")
 
@@ -93,13 +91,14 @@ class Checker:
         inspected: dict[str, ImageInfo | InvalidWork] = {}
         block = self._without_unusable(block, inspected)
         ids = {_digest(line.custom_id): line.line for line in block.lines if line.custom_id is not None}
-        pictures = _first_lines(block)
         with transaction(self._sessions) as session:
             seen = store.add_seen(session, task.id, CUSTOM_IDS, ids)
             standing = store.find_seen(session, task.id, CUSTOM_IDS, seen) if seen else {}
             block = _without_repeated(task, block, standing)
+            pictures = _first_lines(block)
             new = pictures.keys() - store.add_seen(session, task.id, IMAGES, pictures)
-            tally.add_inline(_sizes(inspected, new))
+            known = store.find_known(session, task.tenant_id, new, reuse_s=self._settings.fetch_reuse_s)
+            tally.add_pictures([_picture(key, known.get(key), inspected.get(key)) for key in new])
             tally.add(block, sample=self._settings.check_images, max_new_tokens=self._most)
             if not store.advance(
                 session,
@@ -175,13 +174,7 @@ class Checker:
         model = tally.model or self._settings.served_model
         with transaction(self._sessions) as session:
             evidence = Evidence(
-                known=store.read_known(session, task, reuse_s=self._settings.fetch_reuse_s),
-                inline=tally.inline,
                 probes=probes,
-                sizes=[
-                    *((width, height) for width, height in tally.sizes),
-                    *store.read_sizes(session, task, limit=MOST_SIZES),
-                ],
                 rates=store.read_rates(session, model),
                 price=self._settings.prices.get(model),
                 max_pixels=self._settings.for_model(model).max_pixels,
@@ -209,14 +202,20 @@ def _first_lines(block: Block) -> dict[str, int]:
     return found
 
 
-def _sizes(
-    inspected: Mapping[str, ImageInfo | InvalidWork], wanted: Collection[str]
-) -> list[tuple[int, int]]:
-    return [
-        (one.width, one.height)
-        for key, one in inspected.items()
-        if key in wanted and isinstance(one, ImageInfo)
-    ]
+def _picture(key: str, known: Known | None, inspected: ImageInfo | InvalidWork | None) -> Picture:
+    """An image that the batch had not named before. `inspected` is what came along, if it did."""
+    size = None
+    if isinstance(inspected, ImageInfo):
+        size = inspected.width, inspected.height
+    elif known is not None and known.width is not None and known.height is not None:
+        size = known.width, known.height
+    return Picture(
+        key,
+        is_inline=inspected is not None,
+        is_stored=known is not None and known.state == "stored",
+        is_failed=known is not None and known.state == "failed",
+        size=size,
+    )
 
 
 def _without_repeated(task: IngestTask, block: Block, standing: Mapping[str, int]) -> Block:

@@ -1,7 +1,7 @@
 """The report of a dry run, from what was counted and what is known. Pure."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from app.prices import Price
@@ -15,7 +15,7 @@ from app.schemas_report import (
     ReportTokens,
     SampleErrors,
 )
-from app.store.checks import Known, Probe, Rates
+from app.store.checks import Probe, Rates
 from app.tally import Tally
 from app.visual_tokens import visual_tokens
 
@@ -25,12 +25,9 @@ MIN_PIXELS = 65_536
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known beside the tally. `sizes` are widths and heights of images of the batch."""
+    """What is known beside the tally."""
 
-    known: Known
-    inline: int
     probes: Sequence[Probe]
-    sizes: Sequence[tuple[int, int]]
     rates: Rates
     price: Price | None
     max_pixels: int
@@ -38,18 +35,16 @@ class Evidence:
 
 
 def make_report(tally: Tally, evidence: Evidence) -> Report:
-    per_use = {budget: _tokens_per_use(int(budget), evidence) for budget in tally.uses}
-    tokens = _tokens(tally, evidence, per_use)
-    distinct = evidence.known.distinct
+    tokens = _tokens(tally, evidence)
     return Report(
         lines=tally.rows,
         requests=tally.requests,
         bad_lines=tally.bad_lines,
         errors=_bad_lines(tally),
         models=tally.models,
-        images=_images(tally, evidence),
+        images=_images(tally, evidence.probes),
         images_per_request=round(tally.references / tally.requests, 3) if tally.requests else 0.0,
-        requests_per_image=round(tally.references / distinct, 3) if distinct else 0.0,
+        requests_per_image=round(tally.references / tally.distinct, 3) if tally.distinct else 0.0,
         tokens=tokens,
         time=_time(tally, evidence.rates),
         cost=evidence.price and _cost(evidence.price, tokens),
@@ -57,31 +52,40 @@ def make_report(tally: Tally, evidence: Evidence) -> Report:
     )
 
 
-def _tokens_per_use(budget: int, evidence: Evidence) -> float | None:
-    """The mean of the images whose size is known, under a request's pixel budget (0: the model's own)."""
-    most = min(budget or evidence.max_pixels, evidence.max_pixels)
+def _tokens_per_use(budget: int, sizes: Collection[tuple[int, int]]) -> float:
+    """The mean of images of these sizes, of which there is one at least, under a pixel budget."""
     found = [
-        visual_tokens(width, height, min_pixels=min(MIN_PIXELS, most), max_pixels=most)
-        for width, height in evidence.sizes
+        visual_tokens(width, height, min_pixels=min(MIN_PIXELS, budget), max_pixels=budget)
+        for width, height in sizes
     ]
-    return sum(found) / len(found) if found else None
+    return sum(found) / len(found)
 
 
-def _tokens(tally: Tally, evidence: Evidence, per_use: Mapping[str, float | None]) -> ReportTokens:
-    visual = cached = 0.0
-    distinct_share = evidence.known.distinct / tally.references if tally.references else 1.0
-    for budget, uses in tally.uses.items():
-        one = per_use[budget] or 0.0
-        visual += uses * one
-        cached += uses * one * max(0.0, 1 - distinct_share)
-    is_known = all(one is not None for one in per_use.values())
+def _tokens(tally: Tally, evidence: Evidence) -> ReportTokens:
+    visual = _visual(tally, evidence)
+    repeated = 1 - tally.distinct / tally.references if tally.references else 0.0
     answer = evidence.rates.output_tokens
     return ReportTokens(
-        visual=round(visual) if is_known else None,
+        visual=None if visual is None else round(visual),
         text=tally.text_tokens,
-        cached=round(cached) if is_known else None,
+        cached=None if visual is None else round(visual * repeated),
         output_expected=None if answer is None else min(round(answer * tally.requests), tally.output_most),
         output_most=tally.output_most,
+    )
+
+
+def _visual(tally: Tally, evidence: Evidence) -> float | None:
+    """Of all requests; None where they name images and no image's size is known."""
+    sizes = {key: (width, height) for key, (width, height) in tally.sizes.items()}
+    for probe in evidence.probes:
+        if probe.width is not None and probe.height is not None:
+            sizes[probe.ref_hash + 'x'] = probe.width, probe.height
+    if tally.uses and not sizes:
+        return None
+    most = evidence.max_pixels
+    return sum(
+        uses * _tokens_per_use(min(int(budget) or most, most), sizes.values())
+        for budget, uses in tally.uses.items()
     )
 
 
@@ -93,15 +97,14 @@ def _bad_lines(tally: Tally) -> list[BadLines]:
     ]
 
 
-def _images(tally: Tally, evidence: Evidence) -> ReportImages:
-    known = evidence.known
+def _images(tally: Tally, probes: Sequence[Probe]) -> ReportImages:
     return ReportImages(
         references=tally.references,
-        distinct=known.distinct,
-        inline=evidence.inline,
-        stored=known.stored,
-        failed_lately=known.failed,
-        sample=_sample(evidence.probes),
+        distinct=tally.distinct,
+        inline=tally.inline,
+        stored=tally.stored,
+        failed_lately=tally.failed,
+        sample=_sample(probes),
     )
 
 

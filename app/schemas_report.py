@@ -4,7 +4,7 @@ from pydantic import BaseModel, Field
 
 
 class BadLines(BaseModel):
-    """Lines, or rows of a table, that would fail with a code."""
+    """Lines, or questions of a table's rows, that would fail with a code."""
 
     code: str
     count: int
@@ -36,8 +36,8 @@ class ReportImages(BaseModel):
     references: int = Field(description="how often requests name an image")
     distinct: int
     inline: int = Field(description="data URLs among the distinct ones, and bytes of tables")
-    stored: int = Field(description="distinct ones that need not be fetched")
-    failed_lately: int = Field(description="distinct ones whose last fetch failed")
+    stored: int = Field(description="distinct ones that were there before, and need not be fetched")
+    failed_lately: int = Field(description="distinct ones that could not be fetched in the last 7 days")
     sample: ImageSample
 
 
@@ -66,7 +66,7 @@ class ReportCost(BaseModel):
 
 
 class Report(BaseModel):
-    lines: int = Field(description="that are not blank, or rows of a table")
+    lines: int = Field(description="that are not blank; of a table: rows times questions")
     requests: int
     bad_lines: int
     errors: list[BadLines] = Field(description="by code, the commonest first")

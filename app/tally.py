@@ -1,7 +1,7 @@
 """What a dry run has counted so far: added to block by block, kept as JSON between two turns. Pure."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from app.references import RefKind, ref_hash
 
 # Most vocabularies have a token for about four letters of English, and one or two for a CJK character.
 LETTERS_PER_TOKEN, TOKENS_PER_OTHER = 4, 1
-# Of images whose bytes came along: the rest is like them.
+# By the lowest hashes, which are a fair sample: the mean of so many is within a few percent.
 MOST_SIZES = 200
 
 
@@ -35,6 +35,17 @@ class Sampled:
     ref: str
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A distinct image, as it is when the batch first names it. Its size is None where nobody has seen it."""
+
+    ref_hash: str
+    is_inline: bool = False  # its bytes came along
+    is_stored: bool = False
+    is_failed: bool = False  # it is not stored, and could not be fetched lately
+    size: tuple[int, int] | None = None
+
+
 @dataclass
 class Tally:
     """`uses`: how often requests name an image, by the pixel budget they give it (0: the model's own)."""
@@ -47,8 +58,12 @@ class Tally:
     uses: dict[str, int] = field(default_factory=dict)
     bad: dict[str, Example] = field(default_factory=dict)
     sample: list[Sampled] = field(default_factory=list)
-    inline: int = 0  # distinct images whose bytes came along
-    sizes: list[list[int]] = field(default_factory=list)  # width and height of some of these
+    # Distinct images: all, and those of each kind of Picture.
+    distinct: int = 0
+    inline: int = 0
+    stored: int = 0
+    failed: int = 0
+    sizes: dict[str, list[int]] = field(default_factory=dict)  # widths and heights by ref_hash
     began_at: float = 0.0  # Unix time
     probe_ids: list[int] | None = None  # rows of the sampled images, once they are asked for
     probe_until: float = 0.0
@@ -91,10 +106,14 @@ class Tally:
         if request.images:
             self.uses[budget] = self.uses.get(budget, 0) + len(request.images)
 
-    def add_inline(self, sizes: Sequence[tuple[int, int]]) -> None:
-        """Count in images whose bytes came along, by their sizes."""
-        self.inline += len(sizes)
-        self.sizes += [list(size) for size in sizes[: MOST_SIZES - len(self.sizes)]]
+    def add_pictures(self, pictures: Collection[Picture]) -> None:
+        """Count in images that were not named before."""
+        self.distinct += len(pictures)
+        self.inline += sum(one.is_inline for one in pictures)
+        self.stored += sum(one.is_stored for one in pictures)
+        self.failed += sum(one.is_failed for one in pictures)
+        self.sizes |= {one.ref_hash: list(one.size) for one in pictures if one.size is not None}
+        self.sizes = {key: self.sizes[key] for key in heapq.nsmallest(MOST_SIZES, self.sizes)}
 
     def as_json(self) -> Mapping[str, Any]:
         return asdict(self)

@@ -18,17 +18,18 @@ LATEST = 20
 
 @dataclass(frozen=True)
 class Known:
-    """A batch's distinct images, as the tables know them."""
+    """An image as the tables know it: stored with its size, or failed lately."""
 
-    distinct: int
-    stored: int
-    failed: int
+    state: str
+    width: int | None
+    height: int | None
 
 
 @dataclass(frozen=True)
 class Probe:
     """A sampled image: stored with its size, failed with a code, or on its way."""
 
+    ref_hash: str
     state: str
     width: int | None
     height: int | None
@@ -104,51 +105,34 @@ def advance(
     return row.one_or_none() is not None
 
 
-def read_known(session: Session, task: IngestTask, *, reuse_s: int) -> Known:
-    """What is known of the distinct images of a batch."""
-    row = session.execute(
-        text(
-            """
-            SELECT count(*) AS distinct,
-                   count(*) FILTER (WHERE EXISTS (
-                       SELECT FROM images i WHERE i.tenant_id = :tenant AND i.ref_hash = c.hash
-                           AND i.state = 'stored' AND (i.ref_kind IN ('data', 'file')
-                               OR i.stored_at > now() - :reuse * interval '1 second'))) AS stored,
-                   count(*) FILTER (WHERE (
-                       SELECT i.state FROM images i WHERE i.tenant_id = :tenant AND i.ref_hash = c.hash
-                       ORDER BY i.id DESC LIMIT 1) = 'failed') AS failed
-            FROM checked c WHERE c.batch_id = :batch AND c.kind = 'image'
-            """
-        ),
-        {"tenant": task.tenant_id, "batch": task.id, "reuse": reuse_s},
-    ).one()
-    return Known(row.distinct, row.stored, row.failed)
-
-
-def read_sizes(session: Session, task: IngestTask, *, limit: int) -> list[tuple[int, int]]:
-    """Width and height of some of a batch's images that are stored; which ones is as good as chance."""
+def find_known(
+    session: Session, tenant_id: str, hashes: Collection[str], *, reuse_s: int
+) -> dict[str, Known]:
+    """What is known of these images. One that could be used again is stored, whatever became of it later."""
     rows = session.execute(
         text(
-            """
-            SELECT size.width, size.height FROM (
-                SELECT hash FROM checked WHERE batch_id = :batch AND kind = 'image' ORDER BY hash) AS c
-            CROSS JOIN LATERAL (
-                SELECT width, height FROM images i
-                WHERE i.tenant_id = :tenant AND i.ref_hash = c.hash AND i.state = 'stored'
-                ORDER BY stored_at DESC LIMIT 1) AS size
-            LIMIT :limit
-            """
+            f"""
+            SELECT DISTINCT ON (ref_hash) ref_hash, state, width, height FROM (
+                SELECT ref_hash, state, width, height FROM images
+                WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'stored'
+                    AND (ref_kind IN ('data', 'file') OR stored_at > now() - :reuse * interval '1 second')
+                UNION ALL
+                SELECT ref_hash, state, NULL, NULL FROM images
+                WHERE tenant_id = :tenant AND ref_hash = ANY(:hashes) AND state = 'failed'
+                    AND used_at > now() - {LATELY}) AS found
+            ORDER BY ref_hash, state DESC
+            """  # noqa: S608 - a constant
         ),
-        {"tenant": task.tenant_id, "batch": task.id, "limit": limit},
+        {"tenant": tenant_id, "hashes": list(hashes), "reuse": reuse_s},
     )
-    return [(row.width, row.height) for row in rows]
+    return {row.ref_hash: Known(row.state, row.width, row.height) for row in rows}
 
 
 def read_probes(session: Session, image_ids: Sequence[int]) -> list[Probe]:
     rows = session.execute(
         text(
             """
-            SELECT state, width, height, error_code AS code, error_message AS message FROM images
+            SELECT ref_hash, state, width, height, error_code AS code, error_message AS message FROM images
             WHERE id = ANY(:ids) ORDER BY id
             """
         ),

@@ -105,6 +105,32 @@ def test_what_the_sample_finds_is_told_and_extrapolated(
     assert report["tokens"]["visual"] == 20 * 300
 
 
+def test_images_that_are_known_already_are_told(desk: Desk, ingest: Ingest) -> None:
+    content = [line(f"r{number}", [image(URL.format(number))]) for number in range(4)]
+    report_of(desk, ingest, content)
+    desk.execute(
+        "UPDATE images SET state = 'stored', width = 640, height = 480, stored_at = now() "
+        "WHERE id < (SELECT max(id) FROM images)"
+    )
+    desk.execute("UPDATE images SET state = 'failed', error_code = 'http_404' WHERE state = 'pending'")
+    report = report_of(desk, ingest, [*content, line("new", [image(URL.format("new"))])])
+    images = report["images"]
+    assert (images["distinct"], images["stored"], images["failed_lately"]) == (5, 3, 1)
+    assert report["tokens"]["visual"] == 5 * 300
+
+
+def test_an_image_that_could_be_used_again_is_stored_whatever_failed_later(
+    desk: Desk, ingest: Ingest
+) -> None:
+    content = [line("r1", [image(URL.format(1))])]
+    report_of(desk, ingest, content)
+    desk.execute("UPDATE images SET state = 'failed', error_code = 'http_404'")
+    report_of(desk, ingest, content)
+    desk.execute("UPDATE images SET state = 'stored', stored_at = now() WHERE state = 'pending'")
+    images = report_of(desk, ingest, content)["images"]
+    assert (images["stored"], images["failed_lately"]) == (1, 0)
+
+
 def test_images_that_came_along_are_looked_at(desk: Desk, ingest: Ingest) -> None:
     broken = "data:image/png;base64,aGVsbG8="
     content = [line("r1", [image(PIXEL)]), line("r2", [image(PIXEL)]), line("r3", [image(broken)])]
@@ -137,6 +163,7 @@ def test_rows_of_a_table_are_counted_question_by_question(desk: Desk, ingest: In
     assert (report["lines"], report["requests"], report["bad_lines"]) == (6, 4, 2)
     assert report["errors"][0]["code"] == "duplicate_id"
     assert report["errors"][0]["message"].startswith("Row 3")
+    assert report["images"]["distinct"] == 2, "no question is about the picture of the row that repeats an id"
 
 
 @pytest.mark.parametrize(
