@@ -136,6 +136,7 @@ images = Table(
         unique=True,
         postgresql_where=text("state IN ('pending', 'fetching')"),
     ),
+    Index("ix_images_failed", "tenant_id", "ref_hash", postgresql_where=text("state = 'failed'")),
     Index(
         "ix_images_stored", "tenant_id", "ref_hash", "stored_at", postgresql_where=text("state = 'stored'")
     ),

@@ -29,6 +29,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_jobs_direct_open", table_name="jobs")
+    op.drop_index("ix_images_failed", table_name="images")
     op.drop_index("ix_images_due", table_name="images")
     op.create_index("ix_images_due", "images", ["host", "due_at"], postgresql_where=ON_THEIR_WAY)
     op.drop_index("ix_batches_retry_of", table_name="batches")
@@ -87,6 +88,12 @@ def _check_first() -> None:
         sa.Column("hash", sa.Text(collation="C"), nullable=False),
         sa.Column("line", sa.Integer, nullable=False),
         sa.PrimaryKeyConstraint("batch_id", "kind", "hash", name="pk_checked"),
+    )
+    op.create_index(
+        "ix_images_failed",
+        "images",
+        ["tenant_id", "ref_hash"],
+        postgresql_where=sa.text("state = 'failed'"),
     )
 
 
