@@ -35,8 +35,10 @@ class FaultyStore(ObjectStore):
         super().put(key, data, content_type=content_type)
         self.puts.append(key)
 
-    def open(self, key: str, *, start: int = 0, bucket: str | None = None) -> Generator[bytes]:
-        data = b"".join(super().open(key, start=start, bucket=bucket))
+    def open(
+        self, key: str, *, start: int = 0, stop: int | None = None, bucket: str | None = None
+    ) -> Generator[bytes]:
+        data = b"".join(super().open(key, start=start, stop=stop, bucket=bucket))
         first = len(data) if self._readable is None else self._readable
         yield data[:first]
         self._at()

@@ -361,7 +361,9 @@ def desk_files(desk: Desk) -> list[str]:
 
 def files(desk: Desk, objects: ObjectStore) -> Files:
     limits = Limits(sessions=desk.sessions, backlog_max_jobs=1, disk_min_free_bytes=0, data_dir=None)
-    return Files(sessions=desk.sessions, objects=objects, limits=limits, batch_max_bytes=1000, table_max_bytes=1000)
+    return Files(
+        sessions=desk.sessions, objects=objects, limits=limits, batch_max_bytes=1000, table_max_bytes=1000
+    )
 
 
 def finished(db: Sessions, client: OpenAI) -> str:

@@ -36,7 +36,13 @@ class Net:
 
     @contextmanager
     def __call__(
-        self, url: Url, addresses: tuple[str, ...], *, headers: Mapping[str, str], deadline: Deadline
+        self,
+        url: Url,
+        addresses: tuple[str, ...],
+        *,
+        headers: Mapping[str, str],
+        deadline: Deadline,
+        body: bytes | None = None,
     ) -> Iterator[Reply]:
         self.visits.append((url, addresses, headers))
         yield self.replies[min(len(self.visits), len(self.replies)) - 1]

@@ -1,4 +1,4 @@
-"""Codes of errors are a promise: all that are raised are documented, and all that are documented are raised."""
+"""Codes of errors are a promise: all that are raised are documented, and the other way round."""
 
 import ast
 import re

@@ -31,7 +31,7 @@ def scopes_by_call() -> dict[str, list[str]]:
     return {
         f"{method} {route.path}": list(scopes_of(route.dependant))
         for route in routes
-        for method in route.methods
+        for method in route.methods or ()
         if route.path.startswith("/v1/")
     }
 
