@@ -79,7 +79,7 @@ def _visual(tally: Tally, evidence: Evidence) -> float | None:
     sizes = {key: (width, height) for key, (width, height) in tally.sizes.items()}
     for probe in evidence.probes:
         if probe.width is not None and probe.height is not None:
-            sizes[probe.ref_hash + 'x'] = probe.width, probe.height
+            sizes[probe.ref_hash] = probe.width, probe.height
     if tally.uses and not sizes:
         return None
     most = evidence.max_pixels
