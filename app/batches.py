@@ -84,16 +84,16 @@ class Batches:
         retry and says the same as a batch made lately.
         """
         request_hash = hash_wish(wish)
-        refusal = self._limits.refusal()
+        refusal = self._limits.disk_refusal() if wish.dry_run else self._limits.refusal()
         with transaction(self._sessions) as session:
             # The first try may still be in the middle of its transaction.
             store.lock_submission(session, tenant_id, idempotency_key or request_hash)
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
             if earlier is not None:
                 return earlier
+            if refusal is not None:
+                raise refusal
             if not wish.dry_run:
-                if refusal is not None:
-                    raise refusal
                 self._limits.check_jobs(session, tenant_id)
             batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
             details = {"input_file_id": wish.input_file_id} | ({"dry_run": True} if wish.dry_run else {})

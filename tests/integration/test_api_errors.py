@@ -222,6 +222,17 @@ def test_a_full_backlog_takes_no_more(crowded: httpx.Client) -> None:
         assert answer.json()["error"]["type"] == "rate_limit_error"
 
 
+def test_a_full_backlog_has_room_for_dry_runs(crowded: httpx.Client) -> None:
+    answer = crowded.post("/v1/batches", json=BATCH | {"dry_run": True})
+    assert answer.json()["error"]["code"] == "file_not_found", "it has got further than the backlog"
+
+
+def test_a_full_disk_takes_no_dry_runs(without_disk: OpenAI) -> None:
+    with pytest.raises(openai.RateLimitError) as refused:
+        without_disk.post("/batches", body=BATCH | {"dry_run": True}, cast_to=object)
+    assert refused.value.code == "disk_full"
+
+
 def test_a_full_disk_takes_no_uploads(without_disk: OpenAI) -> None:
     with pytest.raises(openai.RateLimitError) as refused:
         without_disk.files.create(file=("in.jsonl", b"{}"), purpose="batch")
