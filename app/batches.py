@@ -159,6 +159,7 @@ class Batches:
         new = NewBatch(
             id=new_batch_id(),
             tenant_id=tenant_id,
+            key_id=actor().key_id,
             endpoint=wish.endpoint,
             input_file_id=wish.input_file_id,
             completion_window=wish.completion_window,

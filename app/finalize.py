@@ -16,7 +16,7 @@ from app.errors import FatalWork
 from app.ids import file_key, result_file_id
 from app.objects import ObjectStore
 from app.results import error_line, output_line
-from app.store import events
+from app.store import events, usage
 from app.store import results as store
 from app.store.results import FinalizeTask, ResultFile
 
@@ -86,6 +86,7 @@ class Finalize:
             if ended:
                 store.note_files(session, [file for file in (output, errors) if file])
                 events.tell_end(session, task.id)
+                usage.meter_end(session, task.id)
         log.info(
             "batch_ended",
             batch=task.id,

@@ -203,6 +203,7 @@ def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage]
     deadline_s = terms.deadline_s
     return NewJob(
         tenant_id=tenant_id,
+        key_id=actor().key_id,
         model=request.model,
         prompt=request.prompt,
         params=request.params,

@@ -45,10 +45,12 @@ from app.routes.openapi import describe, operation_id
 from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
 from app.routes.tenants import tenant_routes
+from app.routes.usage import usage_routes
 from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
 from app.tables.checks import table_checks
 from app.throttle import Throttle
+from app.usage import Usage
 from app.webhooks import Webhooks
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
@@ -80,6 +82,7 @@ class Services:
     jobs: Jobs
     chats: Chats
     audit: AuditLog
+    usage: Usage
     webhooks: Webhooks
     models: ServedModels
     checks: tuple[Check, ...]
@@ -131,6 +134,7 @@ def wire(settings: Settings) -> Services:
         jobs=jobs,
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
         audit=AuditLog(sessions=sessions),
+        usage=Usage(sessions=sessions, prices=settings.prices),
         webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
@@ -174,6 +178,7 @@ def build_app(services: Services) -> FastAPI:
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),
         tenant_routes(keys=services.keys, audit=services.audit, caller=caller),
+        usage_routes(usage=services.usage, caller=caller),
         webhook_routes(webhooks=services.webhooks, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),

@@ -277,6 +277,8 @@ jobs = Table(
     moment("sent_at"),
     moment("started_at"),
     moment("finished_at"),
+    # Whether usage has counted a direct job; those of batches are counted by their batches.
+    Column("metered", Boolean, nullable=False, server_default=text("false")),
     Index("uq_jobs_batch_id_line", "batch_id", "line", unique=True),
     UniqueConstraint("batch_id", "custom_id"),
     Index(
@@ -317,6 +319,11 @@ jobs = Table(
         "ix_jobs_direct_open",
         "tenant_id",
         postgresql_where=text("batch_id IS NULL AND state IN ('waiting', 'ready', 'queued', 'running')"),
+    ),
+    Index(
+        "ix_jobs_direct_unmetered",
+        "id",
+        postgresql_where=text("batch_id IS NULL AND finished_at IS NOT NULL AND NOT metered"),
     ),
     Index(
         "ix_jobs_direct_finished_at",

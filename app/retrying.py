@@ -148,6 +148,7 @@ def _new_batch(
     return NewBatch(
         id=new_batch_id(),
         tenant_id=tenant_id,
+        key_id=actor().key_id,
         endpoint=old.endpoint,
         input_file_id=old.input_file_id,
         completion_window=wish.completion_window or old.completion_window,

@@ -1,11 +1,11 @@
-"""Watches the batches in progress: measures their pace, tells of it, and stops those that fail wholesale."""
+"""Watches what runs: measures pace, tells of it, stops batches that fail wholesale, and meters usage."""
 
 import structlog
 
 from app.db import Sessions, transaction
 from app.errors import LineError
 from app.pace import next_pace
-from app.store import events
+from app.store import events, usage
 from app.store import watch as store
 from app.store.watch import Commonest, Failing
 from app.troubled import Troubled
@@ -13,14 +13,18 @@ from app.troubled import Troubled
 log = structlog.get_logger()
 
 TOO_MANY_FAILURES = "too_many_failures"
+# Rows of one transaction, and how many of these a look has at most: what is left waits for the next look.
+BLOCK_ROWS, MOST_BLOCKS = 5_000, 20
+METERING = "metering"  # as one of those that rest from a fault
 
 
 class Watch:
-    """One look at all of them per `step`. Several may run at once: a batch is measured and stopped once."""
+    """One look at all of it per `step`. Several may run at once: each thing is done once."""
 
-    def __init__(self, *, sessions: Sessions, every_s: float) -> None:
+    def __init__(self, *, sessions: Sessions, every_s: float, block_rows: int = BLOCK_ROWS) -> None:
         self._sessions = sessions
         self._every_s = every_s
+        self._block_rows = block_rows
         self._troubled = Troubled("watch")
 
     def step(self) -> bool:
@@ -28,6 +32,7 @@ class Watch:
         self._measure()
         self._tell()
         self._brake()
+        self._meter()
         return False
 
     def _measure(self) -> None:
@@ -51,6 +56,18 @@ class Watch:
             if batch.batch_id not in resting:
                 with self._troubled.sparing(batch.batch_id):
                     self._stop(batch)
+
+    def _meter(self) -> None:
+        """Last and spared: who pays what must not keep a batch from being stopped."""
+        if METERING in self._troubled.ids:
+            return
+        with self._troubled.sparing(METERING):
+            for meter in (usage.meter_batches, usage.meter_jobs):
+                for _ in range(MOST_BLOCKS):
+                    with transaction(self._sessions) as session:
+                        rows = meter(session, limit=self._block_rows)
+                    if rows < self._block_rows:
+                        break
 
     def _stop(self, batch: Failing) -> None:
         with transaction(self._sessions) as session:

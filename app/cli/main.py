@@ -19,6 +19,7 @@ from app.cli import (
     run,
     submit,
     tenants,
+    usage,
     warm,
 )
 
@@ -60,6 +61,7 @@ app.command("results")(results.results)
 app.command("failures")(failures.failures)
 app.command("retry")(failures.retry)
 app.command("audit")(audit.audit)
+app.command("usage")(usage.usage)
 app.add_typer(keys.keys)
 app.add_typer(tenants.tenants)
 processes.mount(app)

@@ -1,4 +1,4 @@
-"""Requests and answers of keys and the audit log that the API's own description shows, by operation."""
+"""Requests and answers of what belongs to a tenant, for the API's own description, by operation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +26,14 @@ ENTRY = {
     "request_id": "req_6f1c2a9de4b04d3f",
     "details": {"input_file_id": "file-6f1c2a9de4b04d3f"},
 }
+USED = {
+    "completed": 1200,
+    "failed": 3,
+    "prompt_tokens": 960_000,
+    "cached_tokens": 240_000,
+    "completion_tokens": 36_000,
+    "cost": {"amount": 0.1776, "currency": "USD"},
+}
 REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "tenant_create_key": {
         "narrow": {"name": "nightly", "scopes": ["read", "write"], "expires_days": 90},
@@ -35,6 +43,22 @@ ANSWERS: Mapping[str, Any] = {
     "tenant_list_keys": {"object": "list", "data": [KEY], "has_more": False},
     "tenant_create_key": {**KEY, "key": "vq_4f9aB2..."},
     "tenant_revoke_key": {**KEY, "revoked_at": NOW + 60},
+    "tenant_read_usage": {
+        "object": "usage_report",
+        "start": "2026-11-01",
+        "end": "2026-11-30",
+        "group_by": ["day", "key", "model"],
+        "data": [
+            {
+                **USED,
+                "object": "usage",
+                "day": "2026-11-30",
+                "key_id": KEY["id"],
+                "model": "qwen3-vl-4b",
+            }
+        ],
+        "total": USED,
+    },
     "tenant_read_audit": {
         "object": "list",
         "data": [ENTRY],

@@ -48,6 +48,7 @@ class NewBatch:
     input_table: str | None = None  # JSON
     is_dry_run: bool = False
     is_strict: bool = False
+    key_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
     row = session.execute(
         text(
             f"""
-            INSERT INTO batches (id, tenant_id, status, endpoint, input_file_id, completion_window, metadata,
-                                 output_expires_after_s, request_hash, idempotency_key, priority,
+            INSERT INTO batches (id, tenant_id, key_id, status, endpoint, input_file_id, completion_window,
+                                 metadata, output_expires_after_s, request_hash, idempotency_key, priority,
                                  brake_share, brake_after, retry_of, retry_states, input_table,
                                  is_dry_run, is_strict, expires_at)
-            VALUES (:id, :tenant_id, 'validating', :endpoint, :input_file_id, :completion_window,
+            VALUES (:id, :tenant_id, :key_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
                     CAST(:input_table AS json), :is_dry_run, :is_strict,

@@ -29,6 +29,7 @@ class NewJob:
     custom_id: str | None = None
     deadline: datetime | None = None
     priority: Priority = Priority.STANDARD
+    key_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,16 @@ def insert_job(session: Session, job: NewJob) -> int:
     job_id = session.execute(
         text(
             """
-            INSERT INTO jobs (tenant_id, custom_id, model, priority, state, prompt, params, image_ids,
+            INSERT INTO jobs (tenant_id, key_id, custom_id, model, priority, state, prompt, params, image_ids,
                               image_group, waiting_on, deadline)
-            VALUES (:tenant_id, :custom_id, :model, :priority, :state, CAST(:prompt AS json),
+            VALUES (:tenant_id, :key_id, :custom_id, :model, :priority, :state, CAST(:prompt AS json),
                     CAST(:params AS json), CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline)
             RETURNING id
             """
         ),
         {
             "tenant_id": job.tenant_id,
+            "key_id": job.key_id,
             "custom_id": job.custom_id,
             "model": job.model,
             "priority": job.priority,

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.store.files import DeletedFile
 from app.store.images import USED_WITHIN_S
+from app.store.usage import GONE, METER_GONE
 
 
 @dataclass(frozen=True)
@@ -140,17 +141,18 @@ def delete_batch(session: Session, batch_id: str) -> None:
 
 
 def delete_job(session: Session, tenant_id: str, job_id: int) -> bool:
-    """Remove a direct job that has ended; False for one that has not, or is none."""
+    """Remove a direct job that has ended; False for one that has not, or is none. Its usage stays."""
     row = session.execute(
         text(
-            """
+            f"""
             WITH gone AS (
                 DELETE FROM jobs
                 WHERE id = :id AND tenant_id = :tenant AND batch_id IS NULL AND finished_at IS NOT NULL
-                RETURNING id),
-            answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id)
+                RETURNING {GONE}),
+            answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id),
+            {METER_GONE}
             SELECT id FROM gone
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"id": job_id, "tenant": tenant_id},
     )
@@ -158,19 +160,20 @@ def delete_job(session: Session, tenant_id: str, job_id: int) -> bool:
 
 
 def delete_old_jobs(session: Session, *, ended_before_s: float, limit: int) -> int:
-    """Remove a block of direct jobs that ended so long ago, with their answers."""
+    """Remove a block of direct jobs that ended so long ago, with their answers. Their usage stays."""
     return session.execute(
         text(
-            """
+            f"""
             WITH gone AS (
                 DELETE FROM jobs USING (
                     SELECT id FROM jobs
                     WHERE batch_id IS NULL AND finished_at < now() - :age * interval '1 second'
                     ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS old
-                WHERE jobs.id = old.id RETURNING jobs.id),
-            answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id)
+                WHERE jobs.id = old.id RETURNING {GONE}),
+            answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id),
+            {METER_GONE}
             SELECT count(*) FROM gone
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"age": ended_before_s, "limit": limit},
     ).scalar_one()

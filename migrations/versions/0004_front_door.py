@@ -29,6 +29,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_index("ix_jobs_direct_open", table_name="jobs")
+    op.drop_index("ix_jobs_direct_unmetered", table_name="jobs")
     op.drop_index("ix_images_failed", table_name="images")
     op.drop_index("ix_images_due", table_name="images")
     op.create_index("ix_images_due", "images", ["host", "due_at"], postgresql_where=ON_THEIR_WAY)
@@ -47,7 +48,7 @@ def downgrade() -> None:
         op.drop_table(table)
     for table, columns in (
         ("answers", ("reasoning",)),
-        ("jobs", ("key_id",)),
+        ("jobs", ("metered", "key_id")),
         (
             "batches",
             ("told_quarters", "metered", "report", "is_strict", "is_dry_run", "input_table", "key_id"),
@@ -77,6 +78,7 @@ def _add_columns() -> None:
     op.add_column("batches", sa.Column("told_quarters", sa.SmallInteger, nullable=False, server_default=ZERO))
     op.add_column("batches", sa.Column("metered", JSONB))
     op.add_column("jobs", sa.Column("key_id", sa.Text))
+    op.add_column("jobs", sa.Column("metered", sa.Boolean, nullable=False, server_default=sa.text("false")))
     op.add_column("answers", sa.Column("reasoning", sa.Text))
 
 
@@ -109,6 +111,12 @@ def _count_use() -> None:
             for name in ("completed", "failed", "prompt_tokens", "cached_tokens", "completion_tokens")
         ),
         sa.PrimaryKeyConstraint("tenant_id", "day", "key_id", "model", name="pk_usage"),
+    )
+    op.create_index(
+        "ix_jobs_direct_unmetered",
+        "jobs",
+        ["id"],
+        postgresql_where=sa.text("batch_id IS NULL AND finished_at IS NOT NULL AND NOT metered"),
     )
     op.create_table(
         "audit_log",
