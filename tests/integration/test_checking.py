@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from app.config import Settings
+from app.db import transaction
+from app.finalize import Finalize
 from app.ingest import Ingest
 from app.prices import Price
 from app.states import BatchStatus
+from app.store.batches import cancel_batch
+from app.sweep import Sweeper
 from tests.desk import PIXEL, Desk, image, line, lines
 
 URL = "https://shop.example/{}.jpg"
@@ -198,15 +202,23 @@ def test_a_process_that_dies_counts_nothing_twice(desk: Desk, quick: Settings, i
     assert dict(desk.batch(batch_id).report or {})["requests"] == 8
 
 
-def test_a_dry_run_can_be_cancelled(desk: Desk, ingest: Ingest) -> None:
-    batch_id = handed_in(desk, lines(8))
+@pytest.mark.parametrize("turns", [0, 1, 4], ids=["unread", "half read", "waiting for its sample"])
+def test_a_dry_run_can_be_cancelled(desk: Desk, quick: Settings, turns: int) -> None:
+    patient = quick.model_copy(update={"check_wait_s": 60.0})
+    ingest = Ingest(sessions=desk.sessions, objects=desk.objects, settings=patient, block_lines=3, turn_s=0.0)
+    batch_id = handed_in(desk, [line(f"r{number}", [image(URL.format(number))]) for number in range(7)])
+    for _ in range(turns):
+        ingest.step()
+    with transaction(desk.sessions) as session:
+        assert cancel_batch(session, desk.tenant, batch_id) is not None
+    desk.execute("UPDATE batches SET lease_until = now()")
     ingest.step()
-    desk.execute("UPDATE batches SET status = 'cancelling', ending = 'cancelled', lease_until = NULL")
-    while ingest.step():
-        pass
+    ingest.close()
+    Sweeper(sessions=desk.sessions, again_after_s=0).step()
+    Finalize(sessions=desk.sessions, objects=desk.objects, settings=quick).step()
     batch = desk.batch(batch_id)
-    assert (batch.total, batch.report, batch.ingested_at is None) == (0, None, False)
-    assert desk.count("checked") == 0
+    assert (batch.status, batch.total, batch.report) == (BatchStatus.CANCELLED, 0, None)
+    assert (batch.output_file_id, batch.error_file_id, desk.count("checked")) == (None, None, 0)
 
 
 def test_a_strict_batch_fails_for_one_bad_line_and_names_it(desk: Desk, ingest: Ingest) -> None:
