@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -161,16 +161,19 @@ def export(
     format: ExportFormat | None = None,
     rows: ExportRows = "all",
     retries: bool = True,
+    columns: Literal["all", "answers"] = "all",
 ) -> Call[Path]:
     """Write a batch's answers to a file, which appears whole or not at all. Its ending says the format.
 
-    With `retries`, the newest answers among the batch and its retries.
+    With `retries`, the newest answers among the batch and its retries. Of a table whose file is gone there
+    are only the answers.
     """
     path = Path(to)
     params: dict[str, str | int] = {
         "format": format or path.suffix.lstrip("."),
         "rows": rows,
         "retries": "true" if retries else "false",
+        "columns": columns,
     }
     return Call("GET", f"/batches/{batch_id}/export", lambda _: path, params=params, save_to=path)
 

@@ -64,13 +64,17 @@ def export(
     no_retries: Annotated[
         bool, typer.Option("--no-retries", help="Only the batch's own answers, not those of its retries.")
     ] = False,
+    answers_only: Annotated[
+        bool, typer.Option("--answers-only", help="Without the table's own columns, also when it is gone.")
+    ] = False,
     data: ClientDataOption = None,
 ) -> None:
     """Write a batch's answers to a file, with the table that they are about."""
     if out.suffix.lower().lstrip(".") not in FORMATS:
         raise typer.BadParameter(f"-o {out}: the name must end in {', '.join(f'.{one}' for one in FORMATS)}")
     with told(), closing(find_client(data)) as api:
-        typer.echo(api.export(batch, out, rows=rows, retries=not no_retries))
+        columns = "answers" if answers_only else "all"
+        typer.echo(api.export(batch, out, rows=rows, retries=not no_retries, columns=columns))
 
 
 def _running(api: Client) -> list[str]:

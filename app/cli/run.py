@@ -10,6 +10,7 @@ import typer
 
 from app.cli.asking import Asked, asking
 from app.cli.following import Shown, follow, shown
+from app.cli.keys import printable
 from app.cli.settings import find_client
 from app.runs.base import WrongRun
 from app.runs.failed import tally
@@ -17,7 +18,7 @@ from app.runs.inputs import fingerprint
 from app.runs.notebook import Notebook
 from app.runs.restore import restore
 from app.runs.state import RunState, begin, digest, load, notebook_file, save, take_up
-from app.runs.wish import Wish, choose_columns, hand_in
+from app.runs.wish import Wish, choose_columns, hand_in, stamp
 from vqueue import BadRequest, Batch, Client, NotFound, VqueueError
 
 FORMATS = ("csv", "parquet", "jsonl", "ndjson")
@@ -83,13 +84,21 @@ class Run:
         """Wait for the end, and write the output; the batch and its retries."""
         batches = [follow(self.api, self.state.batches[-1], self.show)]
         batches = [*map(self.api.batch, self.state.batches[:-1]), *batches]
-        _refuse_unread(batches[-1])
+        self._refuse_unread(batches[-1])
         self.api.export(batches[0].id, self.out)
         if texts := self.notebook.texts():
             restore(self.out, choose_columns(self.wish, lambda _: None), texts)
         self.state = replace(self.state, done=True)
         save(self.out, self.state)
         return batches
+
+    def _refuse_unread(self, batch: Batch) -> None:
+        """WrongRun where the input did not pass: there is nothing to write, and nothing to go on with."""
+        if batch.status != "failed" or batch.request_counts.completed or batch.request_counts.total:
+            return
+        lines = [error.message for error in batch.errors.data] if batch.errors else ["no reason is known"]
+        save(self.out, begin(api=self.state.api, input=self.state.input, asked=self.state.asked))
+        raise WrongRun("\n".join([f"{batch.id} did not pass:", *lines]))
 
     def _note(self, batch: Batch) -> None:
         self.state = self.state.with_batch(batch.id)
@@ -117,7 +126,7 @@ def run(
     """
     with told(), closing(find_client(asked.data)) as api, shown() as show:
         wish = asked.wish()
-        state = _state(api, wish, out, fresh=fresh)
+        state = _state(api, wish, out, fresh=fresh, only_failed=only_failed)
         if only_failed and not state.batches:
             raise WrongRun(f"--only-failed: nothing was run for {out} yet, with this input and these options")
         work = Run(api, wish, out, state, show)
@@ -129,7 +138,7 @@ def run(
             questions = 0 if not (wish.questions or wish.question_column) else len(wish.questions) or 1
             found = tally(api, batches, questions=questions)
     for line in found.listed:
-        typer.echo(line, err=True)
+        _say(line)
     if found.failed > len(found.listed):
         typer.echo(f"and {found.failed - len(found.listed):,} more", err=True)
     if found.failed:
@@ -144,10 +153,10 @@ def told() -> Iterator[None]:
     try:
         yield
     except WrongRun as error:
-        typer.echo(str(error), err=True)
+        _say(str(error))
         raise typer.Exit(2) from error
     except (VqueueError, OSError) as error:
-        typer.echo(str(error), err=True)
+        _say(str(error))
         raise typer.Exit(1) from error
 
 
@@ -166,7 +175,7 @@ def _interruptible(work: Run) -> Iterator[None]:
         raise WrongRun(f"{error}; if the batch of an earlier run is gone, --fresh starts anew") from error
 
 
-def _state(api: Client, wish: Wish, out: Path, *, fresh: bool) -> RunState:
+def _state(api: Client, wish: Wish, out: Path, *, fresh: bool, only_failed: bool) -> RunState:
     if out.suffix.lower().lstrip(".") not in FORMATS:
         raise WrongRun(f"-o {out}: the name must end in {', '.join(f'.{one}' for one in FORMATS)}")
     if not out.parent.is_dir():
@@ -176,17 +185,12 @@ def _state(api: Client, wish: Wish, out: Path, *, fresh: bool) -> RunState:
     # The questions as they are asked, not where a file of theirs lies.
     chosen = {name: value for name, value in asdict(wish).items() if name != "source"}
     dialect = [wish.source.delimiter, wish.source.encoding]
-    now = begin(api=api.url, input=fingerprint(wish.source), asked=digest([chosen, dialect]))
-    return take_up(None if fresh else load(out), now, out, fresh=fresh)
+    handed = fingerprint(wish.source) + stamp(wish)
+    now = begin(api=api.url, input=handed, asked=digest([chosen, dialect]))
+    return take_up(None if fresh else load(out), now, out, fresh=fresh, only_failed=only_failed)
 
 
-def _refuse_unread(batch: Batch) -> None:
-    """WrongRun where the input did not pass: there is nothing to write then."""
-    if batch.status != "failed" or batch.request_counts.completed or batch.request_counts.total:
-        return
-    lines = [error.message for error in batch.errors.data] if batch.errors else ["no reason is known"]
-    raise WrongRun("\n".join([f"{batch.id} did not pass:", *lines]))
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
+def _say(told: str) -> None:
+    """What others wrote, an id of a table for instance, must not steer the terminal."""
+    for line in told.split("\n"):
+        typer.echo(printable(line), err=True)

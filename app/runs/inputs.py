@@ -92,8 +92,13 @@ def fingerprint(found: Input) -> str:
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """The pictures of a folder and of those below it, by name."""
-    return sorted(path for path in folder.rglob("*") if has_picture_suffix(path.name) and path.is_file())
+    """The pictures of a folder and of those below it, by name; none that a link finds elsewhere."""
+    root = folder.resolve()
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if has_picture_suffix(path.name) and path.is_file() and path.resolve().is_relative_to(root)
+    )
 
 
 def columns_of(found: Input) -> Sequence[str]:

@@ -11,7 +11,7 @@ from app.runs.inputs import IMAGE, Input, Kind, columns_of, parquet, pictures_in
 from app.runs.notebook import Notebook
 from app.runs.references import may_be_local
 from app.tables.columns import plain
-from vqueue import Client
+from vqueue import BadRequest, Client, TooLarge
 
 SENDERS = 8
 EXPIRES_S = 30 * 86_400
@@ -66,14 +66,25 @@ def _inside(root: Path, text: str) -> Path | None:
 
 
 def send_pictures(
-    api: Client, files: Mapping[str, Path], notebook: Notebook, sent: Callable[[int], None]
+    api: Client,
+    files: Mapping[str, Path],
+    notebook: Notebook,
+    sent: Callable[[int], None],
+    say: Callable[[str], None],
 ) -> Mapping[str, str]:
-    """The ids by the texts that name the files, each uploaded once; `sent` is told how many are there."""
+    """The ids by the texts that name the files, each uploaded once; `sent` is told how many are there.
+
+    One that is refused keeps its text, so that its own rows fail and no others; `say` is told why.
+    """
     names = {path: text for text, path in reversed([*files.items()])}  # of several, the first
     ids = {path: id for path in names if (id := notebook.find(path))}
 
     def send(path: Path) -> None:
-        file = api.upload(path, name=path.name, purpose="vision", expires_after_s=EXPIRES_S)
+        try:
+            file = api.upload(path, name=path.name, purpose="vision", expires_after_s=EXPIRES_S)
+        except (BadRequest, TooLarge) as error:
+            say(f"{names[path]} is not sent, and its rows will fail: {error.message}")
+            return
         notebook.add(path, names[path], id=file.id, until=file.expires_at or 0)
         ids[path] = file.id
         sent(len(ids))
@@ -86,7 +97,7 @@ def send_pictures(
             future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-    return {text: ids[path] for text, path in files.items()}
+    return {text: ids.get(path, text) for text, path in files.items()}
 
 
 def write_copy(source: Input, columns: Sequence[str], instead: Mapping[str, str], folder: Path) -> Path:

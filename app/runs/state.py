@@ -66,17 +66,22 @@ def save(out: Path, state: RunState) -> None:
     part.replace(file)
 
 
-def take_up(last: RunState | None, now: RunState, out: Path, *, fresh: bool) -> RunState:
-    """The run to go on with: the last if it is the same work, else a new one. WrongRun if that loses it."""
+def take_up(
+    last: RunState | None, now: RunState, out: Path, *, fresh: bool, only_failed: bool = False
+) -> RunState:
+    """The run to go on with: the last if it is the same work, else a new one. WrongRun if that loses it.
+
+    Of one that is over the failed rows can be tried again though its pictures were changed meanwhile.
+    """
     if last is None or fresh:
         return now
-    if last.same_work(now):
+    if last.same_work(now) or (only_failed and last.done and (last.api, last.asked) == (now.api, now.asked)):
         return last
     if last.done or not last.batches:
         return now
-    what = "the API" if last.api != now.api else "the input" if last.input != now.input else "the options"
+    what = "API" if last.api != now.api else "input" if last.input != now.input else "set of options"
     raise WrongRun(
-        f"{out} belongs to a run that is not over, {last.batches[-1]}, and {what} was another there: --fresh "
+        f"{out} belongs to a run that is not over, {last.batches[-1]}, and had another {what}: --fresh "
         f"starts anew, another -o leaves it alone, `vqueue cancel {last.batches[-1]}` stops it"
     )
 

@@ -1,5 +1,6 @@
 """What a user asks for, as the API wants it: the table of a batch, its file, its pictures."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +88,23 @@ def hand_in(api: Client, wish: Wish, notebook: Notebook, *, say: Say, sent: Sent
     if not found.files:
         return HandedIn(api.upload(source.here).id, table)
     total = len(set(found.files.values()))
-    ids = send_pictures(api, found.files, notebook, lambda count: sent(count, total))
+    ids = send_pictures(api, found.files, notebook, lambda count: sent(count, total), say)
     with TemporaryDirectory(prefix="vqueue-run-") as place:
         copy = write_copy(source, columns, ids, Path(place))
         return HandedIn(api.upload(copy).id, _of_copy(wish, table, copy))
+
+
+def stamp(wish: Wish) -> str:
+    """Changes when a local picture of the input does: its size, its time, or whether it is there."""
+    if wish.source.kind in (Kind.PREFIX, Kind.JSONL, Kind.ZIP, Kind.FOLDER):
+        return ""  # a folder's own fingerprint says as much
+    columns = choose_columns(wish, lambda _: None)
+    found = find_pictures(wish.source, columns, wish.image_folder or wish.source.folder)
+    digest = hashlib.sha256(f"{found.missing}".encode())
+    for text, path in sorted(found.files.items()):
+        state = path.stat()
+        digest.update(f"{text}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest() if found.files or found.missing else ""
 
 
 def _table(wish: Wish, columns: Sequence[str], api: Client) -> Table | None:

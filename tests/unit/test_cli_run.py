@@ -29,6 +29,8 @@ class Service:
         self.batches: list[dict[str, object]] = []
         self.ends = [(2, 0)]
         self.interrupt = False
+        self.unread = False  # the next batch does not pass
+        self.message = "Row 2: the picture is gone."
 
     def answer(self, sent: Sent) -> Reply:
         path = sent.path.removeprefix("/v1").partition("?")[0]
@@ -36,7 +38,10 @@ class Service:
             case "GET", "models":
                 return reply(200, {"data": [{"id": "demo"}]})
             case "POST", "files":
-                self.files.append(_file(sent.body))
+                name, content = _file(sent.body)
+                if not content:
+                    return reply(400, {"error": {"message": "The file is empty."}})
+                self.files.append((name, content))
                 return reply(200, {"id": f"file-{len(self.files):08}", "expires_at": 2**33})
             case ("POST", "batches") | ("POST", "batches", _, "retry"):
                 return self._begin(json.loads(sent.body))
@@ -45,7 +50,9 @@ class Service:
             case "GET", "batches", id:
                 return reply(200, next(one for one in self.batches if one["id"] == id))
             case "GET", "batches", _, "results":
-                return reply(200, {"data": [failure()], "last_seq": 1, "has_more": False, "ended": True})
+                return reply(
+                    200, {"data": [failure(self.message)], "last_seq": 1, "has_more": False, "ended": True}
+                )
             case "GET", "batches", _, "export":
                 return Reply(200, self.files[-1][1])
         return GONE
@@ -55,6 +62,11 @@ class Service:
         counts = {"total": completed + failed, "completed": completed, "failed": failed}
         id = f"batch_{len(self.batches) + 1}"
         self.batches.append({"id": id, "status": "completed", "request_counts": counts, "body": body})
+        if self.unread:
+            error = {"code": "unknown_column", "message": "There is no column 'nope'."}
+            nothing = {"total": 0, "completed": 0, "failed": 0}
+            errors = {"object": "list", "data": [error]}
+            self.batches[-1] |= {"status": "failed", "request_counts": nothing, "errors": errors}
         return reply(200, self.batches[-1])
 
     def table(self) -> dict[str, object]:
@@ -77,8 +89,8 @@ def _file(body: bytes) -> tuple[str, bytes]:
     return found[1].decode(), found[2]
 
 
-def failure() -> dict[str, object]:
-    error = {"code": "http_404", "message": "Row 2: the picture is gone."}
+def failure(message: str) -> dict[str, object]:
+    error = {"code": "http_404", "message": message}
     return {
         "seq": 1,
         "line": 3,
@@ -213,6 +225,57 @@ def test_pictures_that_were_sent_are_not_sent_again(service: Service, shelf: Pat
     (shelf.parent / "2.jpg").write_bytes(b"another")
     run(shelf, "--ask", "What else?", "-o", "out.csv")
     assert [name for name, _ in service.files[3:]] == ["2.jpg", "table.csv"]
+
+
+def test_a_picture_that_is_refused_costs_its_own_rows_only(service: Service, shelf: Path) -> None:
+    (shelf.parent / "1.jpg").write_bytes(b"")
+    done = run(shelf, "--ask", "What?", "-o", "out.csv")
+    assert "1.jpg is not sent, and its rows will fail: The file is empty." in done.stderr
+    assert [row[1] for row in service.rows()[1:4]] == ["1.jpg", "file-00000001", "1.jpg"]
+
+
+def test_a_folder_with_an_empty_picture_is_asked_about_all_the_same(service: Service, shelf: Path) -> None:
+    (shelf.parent / "1.jpg").write_bytes(b"")
+    run(shelf.parent, "--ask", "What?", "-o", "out.csv")
+    assert service.rows()[1:] == [["1.jpg", "1.jpg"], ["2.jpg", "file-00000001"]]
+
+
+def test_a_link_that_leads_out_of_a_folder_is_not_followed(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"a")
+    (folder / "b.png").symlink_to(tmp_path / "secret.png")
+    run(folder, "--ask", "What?", "-o", "out.csv")
+    assert [content for _, content in service.files[:-1]] == [b"a"]
+
+
+def test_pictures_that_were_changed_are_other_work(service: Service, shelf: Path) -> None:
+    run(shelf, "--ask", "What?", "-o", "out.csv")
+    (shelf.parent / "2.jpg").write_bytes(b"another")
+    run(shelf, "--ask", "What?", "-o", "out.csv")
+    assert len(service.batches) == 2
+    run(shelf, "--ask", "What?", "-o", "out.csv")
+    assert len(service.batches) == 2
+
+
+def test_what_did_not_pass_stands_in_nobodys_way(service: Service, catalog: Path) -> None:
+    service.unread = True
+    done = run(catalog, "--ask", "What is {nope}?", "-o", "out.csv")
+    assert (done.exit_code, "no column 'nope'" in done.stderr) == (2, True)
+    service.unread = False
+    assert run(catalog, "--ask", "What?", "-o", "out.csv").exit_code == 0
+    service.unread = True
+    run(catalog, "--ask", "Why?", "-o", "other.csv")
+    service.unread = False
+    assert run(catalog, "--ask", "Why?", "-o", "other.csv").exit_code == 0, "the same once more, too"
+
+
+def test_what_a_failure_says_steers_no_terminal(service: Service, catalog: Path) -> None:
+    service.ends, service.message = [(1, 1)], "gone \x1b]0;pwn\x07\x1b[31m"
+    done = run(catalog, "--ask", "What?", "-o", "out.csv")
+    assert "gone ?]0;pwn??[31m" in done.stderr
+    assert "\x1b" not in done.stderr + done.stdout
 
 
 def test_a_folder_is_a_table_of_its_pictures(service: Service, shelf: Path) -> None:

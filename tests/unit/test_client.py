@@ -165,7 +165,7 @@ def test_an_export_appears_whole(api: Api, client: Client, tmp_path: Path) -> No
     api.answers(Reply(200, b"id,answer\n1,red\n"))
     out = client.export("batch_1", tmp_path / "a.csv", rows="failed")
     assert out.read_bytes() == b"id,answer\n1,red\n"
-    assert api.sent[0].path == "/v1/batches/batch_1/export?format=csv&rows=failed&retries=true"
+    assert api.sent[0].path == "/v1/batches/batch_1/export?format=csv&rows=failed&retries=true&columns=all"
     assert list(tmp_path.iterdir()) == [out]
 
 
