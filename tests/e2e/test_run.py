@@ -1,6 +1,7 @@
 """`vqueue run` against a whole vqueue: a table of one's own, answered, broken off, taken up, tried again."""
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -78,3 +79,20 @@ def test_a_folder_of_pictures_becomes_a_parquet_of_answers(cluster: Cluster, tmp
     rows = pq.read_table(tmp_path / "o.parquet").to_pylist()
     assert [(row["name"], row["image"]) for row in rows] == [("1.jpg", "1.jpg"), ("top/2.jpg", "top/2.jpg")]
     assert all(row["answer"] for row in rows)
+
+
+def test_a_check_tells_beforehand_what_a_run_would_find(cluster: Cluster, tmp_path: Path) -> None:
+    (cluster.pictures / "mug.jpg").write_bytes(picture(1))
+    rows = [(name, name, f"{cluster.pictures_url}/{name}.jpg") for name in ("mug", "cup")] + [
+        ("", "", "ftp:")
+    ]
+    table = write_table(tmp_path / "shop.csv", rows)
+    with start(cluster, "check", str(table), "--ask", "What is it?", "--ask", "And where?") as process:
+        told, said = process.communicate(timeout=120)
+    report = json.loads(told)["report"]
+    images, tokens = report["images"], report["tokens"]
+    assert (process.returncode, report["requests"], report["bad_lines"]) == (1, 4, 2), said
+    assert (images["distinct"], images["sample"]["stored"], images["sample"]["failed"]) == (2, 1, 1), said
+    assert [one["code"] for one in images["sample"]["errors"]] == ["http_404"]
+    assert 0 < tokens["cached"] < tokens["visual"]
+    assert cluster.rows.all("SELECT id FROM jobs") == []
