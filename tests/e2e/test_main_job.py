@@ -104,7 +104,9 @@ def test_images_by_every_route_are_answered_and_bad_ones_fail_with_their_reason(
                 line("gone", cluster, image(f"{cluster.pictures_url}/gone.jpg"), text("?")),
                 line("page", cluster, image(f"{cluster.pictures_url}/page.jpg"), text("?")),
                 line("cut", cluster, image(f"{cluster.pictures_url}/cut.jpg"), text("?")),
-                line("inside", cluster, image("http://169.254.169.254/latest"), text("?")),
+                line(
+                    "inside", cluster, image("http://169.254.169.254/latest"), text("?")
+                ),  # its port is none, too
             ],
         ),
     )
@@ -119,7 +121,7 @@ def test_images_by_every_route_are_answered_and_bad_ones_fail_with_their_reason(
         "gone": "http_404",
         "page": "not_an_image",
         "cut": "truncated",
-        "inside": "blocked_address",
+        "inside": "blocked_url",
     }
 
 

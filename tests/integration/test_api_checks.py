@@ -77,3 +77,14 @@ def test_only_true_and_false_are_taken(client: OpenAI, name: str) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         create(client, lines(1), **{name: "yes"})
     assert caught.value.param == name
+
+
+def test_a_strict_batch_stops_at_its_first_failure_unless_it_says_otherwise(
+    client: OpenAI, db: Sessions, ingest: Ingest
+) -> None:
+    create(client, lines(3), strict=True)
+    create(client, lines(3), strict=True, failure_brake={"share": 0.5, "after": 7})
+    create(client, lines(3))
+    brakes = Rows(db).table("SELECT brake_share > 0, brake_after FROM batches ORDER BY created_at")
+    assert brakes[:2] == [(True, 1), (True, 7)]
+    assert brakes[2][0] is None

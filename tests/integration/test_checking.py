@@ -241,3 +241,16 @@ def test_a_report_tells_how_long_it_took(desk: Desk, ingest: Ingest) -> None:
     began = time.time()
     took_s = report_of(desk, ingest, lines(3))["took_s"]
     assert 0 <= took_s <= time.time() - began + 1
+
+
+def test_a_strict_dry_run_fails_for_one_bad_line(desk: Desk, ingest: Ingest) -> None:
+    batch_id = handed_in(desk, [*lines(4), line("bad", "x", model="nobody")])
+    desk.execute("UPDATE batches SET is_strict = true")
+    while ingest.step():
+        pass
+    batch = desk.batch(batch_id)
+    assert (batch.status, batch.errors[0].code, batch.errors[0].line) == (
+        BatchStatus.FAILED,
+        "model_not_found",
+        5,
+    )

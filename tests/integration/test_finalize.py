@@ -54,6 +54,21 @@ def test_a_batch_with_open_jobs_is_left_alone(desk: Desk, ingest: Ingest, finali
     assert desk.status(batch_id) is BatchStatus.IN_PROGRESS
 
 
+def test_the_end_of_a_batch_is_told_once_to_those_who_want_to_know(
+    desk: Desk, ingest: Ingest, finalize: Finalize
+) -> None:
+    desk.execute(
+        "INSERT INTO webhook_endpoints (id, tenant_id, name, url, event_types, secret) "
+        "VALUES ('whe_1', :tenant, 'mine', 'https://a.example/', '{batch.completed}', 'whsec_')",
+        tenant=desk.tenant,
+    )
+    batch_id = submitted(desk, ingest, lines(2))
+    desk.answer(batch_id)
+    while finalize.step():
+        pass
+    assert (desk.count("webhook_events"), desk.count("webhook_deliveries")) == (1, 1)
+
+
 def test_answers_go_to_the_output_file_in_order(desk: Desk, ingest: Ingest, finalize: Finalize) -> None:
     batch_id = submitted(desk, ingest, lines(5))
     desk.answer(batch_id)
