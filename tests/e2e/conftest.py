@@ -55,7 +55,10 @@ class Cluster:
         return f"http://127.0.0.1:{self.settings.port}"
 
     def client(self, key: str | None = None) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key or self.key, max_retries=0)
+        """Closed with the cluster: a socket that is left to the garbage collector is a warning."""
+        client = OpenAI(base_url=f"{self.url}/v1", api_key=key or self.key, max_retries=0)
+        self._stack.callback(client.close)
+        return client
 
     def close(self) -> None:
         self._stack.close()
