@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("broker_url", ["redis"], indirect=True)
 def start(cluster: Cluster, *arguments: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "VQUEUE_URL": f"{cluster.url}/v1", "VQUEUE_API_KEY": cluster.key}
     command = [sys.executable, "-m", "app.cli.main", *arguments]
-    # A shell has what it puts in the background ignore interrupts, and so would the command of such a test run.
+    # A shell lets what it puts in the background ignore interrupts; so would the command of such a test run.
     kept = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return subprocess.Popen(
