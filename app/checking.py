@@ -2,20 +2,20 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
 import structlog
 
 from app.ahead import ahead
-from app.blocks import BLOCK_LINES, Block, duplicate_error, read_blocks, without_ids
+from app.blocks import BLOCK_LINES, Block, read_blocks
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import InvalidWork, LineError
 from app.estimates import Evidence, make_report
 from app.images import ImageInfo, image_limits, inspect
-from app.inputs import Inputs
+from app.inputs import Inputs, nothing_in, without_repeats
 from app.lines import BadLine, ParsedLine
 from app.references import ImageReference, RefKind, ref_hash
 from app.store import checks as store
@@ -23,15 +23,12 @@ from app.store import events
 from app.store.checks import CUSTOM_IDS, IMAGES, Known, Probe
 from app.store.images import ImageWish, want_images
 from app.store.ingest import IngestTask, LostBatch, pause_batch
-from app.tables.base import InputError, refused
-from app.tables.questions import repeated_id
-from app.tables.spec import read_spec
+from app.tables.base import InputError
 from app.tally import Picture, Tally, read_tally
 
 log = structlog.get_logger()
 
 LOOK_AGAIN_S = 0.5
-MOST_ERRORS = 100
 ENDED = ("stored", "failed")
 
 
@@ -93,8 +90,9 @@ class Checker:
         ids = {_digest(line.custom_id): line.line for line in block.lines if line.custom_id is not None}
         with transaction(self._sessions) as session:
             seen = store.add_seen(session, task.id, CUSTOM_IDS, ids)
-            standing = store.find_seen(session, task.id, CUSTOM_IDS, seen) if seen else {}
-            block = _without_repeated(task, block, standing)
+            lines = store.find_seen(session, task.id, CUSTOM_IDS, seen) if seen else {}
+            standing = {one: lines[key] for one in block.custom_ids() if (key := _digest(one)) in lines}
+            block = without_repeats(task, block, standing) or block
             pictures = _first_lines(block)
             new = pictures.keys() - store.add_seen(session, task.id, IMAGES, pictures)
             known = store.find_known(session, task.tenant_id, new, reuse_s=self._settings.fetch_reuse_s)
@@ -144,7 +142,7 @@ class Checker:
     def _check(self, task: IngestTask, tally: Tally) -> None:
         """InputError where the batch would end as failed."""
         if not task.jobs:
-            raise refused("empty_file", "The input file is empty: it has no requests.")
+            raise InputError(nothing_in(task))
         if not tally.requests or (task.is_strict and tally.bad):
             raise InputError(
                 *[LineError(code, one.message, one.line, one.param) for code, one in tally.bad.items()]
@@ -216,25 +214,3 @@ def _picture(key: str, known: Known | None, inspected: ImageInfo | InvalidWork |
         is_failed=known is not None and known.state == "failed",
         size=size,
     )
-
-
-def _without_repeated(task: IngestTask, block: Block, standing: Mapping[str, int]) -> Block:
-    """With rows that repeat an id made bad ones; InputError for a file of lines, which would be refused.
-
-    `standing` has the lines of earlier blocks, by the digests of their ids.
-    """
-    first: dict[str, int] = {}
-    found: list[tuple[ParsedLine | BadLine, int]] = []
-    for line in block.lines:
-        if line.custom_id is None:
-            continue
-        digest = _digest(line.custom_id)
-        earlier = standing.get(digest) or first.setdefault(digest, line.line)
-        if earlier != line.line:
-            found.append((line, earlier))
-    if not found:
-        return block
-    if task.table is None:
-        raise InputError(*[duplicate_error(line, earlier) for line, earlier in found[:MOST_ERRORS]])
-    spec = read_spec(task.table)
-    return without_ids(block, {line.line: repeated_id(spec, line, earlier) for line, earlier in found})

@@ -26,12 +26,9 @@ from app.planner import (
 from app.queue import queue_name
 from app.reaper import Depths, Reaper
 from app.store import images, plans, workers
-from app.visual_tokens import visual_tokens
+from app.visual_tokens import MIN_PIXELS, visual_tokens
 
 log = structlog.get_logger()
-
-# Qwen3-VL's own least area of an image. It sizes chunks only; the engine reads its checkpoint's.
-MIN_PIXELS = 65_536
 
 
 class Sender(Depths, Protocol):

@@ -37,6 +37,15 @@ def resolve(host: str, port: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def look_up(url: Url, policy: FetchPolicy, resolver: Resolver) -> tuple[str, ...]:
+    """The addresses of a checked URL that may be connected to, as the name server has them now.
+
+    Raises what `resolve` and `check_addresses` raise.
+    """
+    found = (url.host,) if literal_address(url.host) else resolver(url.host, url.port)
+    return check_addresses(url, found, policy)
+
+
 class Downloader:
     """Fetches one URL after another; safe to share among threads.
 
@@ -85,7 +94,7 @@ class Downloader:
     def _visit(self, url: Url, cookies: Cookies, deadline: Deadline) -> bytes | Url:
         """The body, or the URL of the next hop."""
         check_url(url, self._policy)
-        addresses = check_addresses(url, self._addresses(url), self._policy)
+        addresses = look_up(url, self._policy, self._resolver)
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.get(url.host, {}).items())
         headers = {**self._headers, "Cookie": cookie} if cookie else self._headers
         with self._transport(url, addresses, headers=headers, deadline=deadline) as reply:
@@ -95,9 +104,6 @@ class Downloader:
             if not 200 <= reply.status < 300:
                 raise _refusal(url.host, reply)
             return self._read(url.host, reply)
-
-    def _addresses(self, url: Url) -> tuple[str, ...]:
-        return (url.host,) if literal_address(url.host) else self._resolver(url.host, url.port)
 
     def _read(self, host: str, reply: Reply) -> bytes:
         if reply.length is not None and reply.length > self._max_bytes:

@@ -17,10 +17,7 @@ from app.schemas_report import (
 )
 from app.store.checks import Probe, Rates
 from app.tally import Tally
-from app.visual_tokens import visual_tokens
-
-# The processor of Qwen3-VL enlarges smaller images to this area, within the request's own budget.
-MIN_PIXELS = 65_536
+from app.visual_tokens import MIN_PIXELS, visual_tokens
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,15 @@ from app.blocks import (
     BLOCK_LINES,
     Block,
     Entry,
-    duplicate_error,
-    duplicates,
     job_rows,
     read_blocks,
-    without_ids,
 )
 from app.checking import Checker
 from app.config import Settings
 from app.copying import Copier
 from app.db import Sessions, transaction
 from app.errors import LineError
-from app.inputs import Inputs
+from app.inputs import MOST_ERRORS, Inputs, nothing_in, without_repeats
 from app.limits import default_quota
 from app.objects import ObjectStore
 from app.placing import KeptImages, Placer, place_images
@@ -35,15 +32,11 @@ from app.store import ingest as store
 from app.store.ingest import DuplicateLines, IngestTask, JobRow, LostBatch, Step
 from app.store.quotas import QuotaUse
 from app.tables.base import InputError
-from app.tables.questions import repeated_id
-from app.tables.spec import read_spec
 
 log = structlog.get_logger()
 
 # After this long another batch gets its turn: ten lines need not wait for a million.
 TURN_S = 5.0
-# What a batch's `errors` holds at most.
-MOST_ERRORS = 100
 DELETE_ROWS = 10_000
 
 
@@ -203,13 +196,10 @@ class Ingest:
         """
         with transaction(self._sessions) as session:
             standing = rejections.find_lines(session, task.id, block.custom_ids())
-        found = duplicates(block, standing)
-        if not found:
+        settled = without_repeats(task, block, standing)
+        if settled is None:
             raise LostBatch
-        if task.table is None:
-            raise InputError(*[duplicate_error(line, earlier) for line, earlier in found[:MOST_ERRORS]])
-        spec = read_spec(task.table)
-        return without_ids(block, {line.line: repeated_id(spec, line, earlier) for line, earlier in found})
+        return settled
 
     def _pause(self, task: IngestTask) -> None:
         with transaction(self._sessions) as session:
@@ -219,7 +209,7 @@ class Ingest:
     def _finish(self, task: IngestTask) -> None:
         """The whole file is read: open the batch, unless nothing in it is a request."""
         if not task.jobs:
-            self._reject(task, [_nothing(task)])
+            self._reject(task, [nothing_in(task)])
             return
         if task.model is None or task.is_strict:
             with transaction(self._sessions) as session:
@@ -269,10 +259,3 @@ class Ingest:
             if rejections.fail_batch(session, task.id):
                 checks.forget_seen(session, task.id)
                 events.tell_end(session, task.id)
-
-
-def _nothing(task: IngestTask) -> LineError:
-    if task.retry_of is not None:
-        return LineError("nothing_to_retry", f"Batch {task.retry_of} has no jobs that could be retried.")
-    has_no = "requests" if task.table is None else "rows"
-    return LineError("empty_file", f"The input file is empty: it has no {has_no}.", None, "input_file_id")

@@ -1,9 +1,9 @@
 """Opens the input of a batch, whatever it is, as entries behind those that are read already."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 
-from app.blocks import Entry, read_entries
+from app.blocks import Block, Entry, duplicate_error, duplicates, read_entries, without_ids
 from app.chat import chat_rules
 from app.config import Settings
 from app.db import Sessions
@@ -16,8 +16,33 @@ from app.tables.base import InputError, refused
 from app.tables.listing import Lister
 from app.tables.opening import open_table, row_entries
 from app.tables.places import is_place, read_place
-from app.tables.questions import RowReader, check_spec
+from app.tables.questions import RowReader, check_spec, repeated_id
 from app.tables.spec import TableSpec, read_spec
+
+# What a batch's `errors` holds at most.
+MOST_ERRORS = 100
+
+
+def without_repeats(task: IngestTask, block: Block, standing: Mapping[str, int]) -> Block | None:
+    """A table's block with the rows that repeat an id made bad ones; None where none does.
+
+    `standing` are the lines of ids that stand before it. InputError for a file of lines.
+    """
+    found = duplicates(block, standing)
+    if not found:
+        return None
+    if task.table is None:
+        raise InputError(*[duplicate_error(line, earlier) for line, earlier in found[:MOST_ERRORS]])
+    spec = read_spec(task.table)
+    return without_ids(block, {line.line: repeated_id(spec, line, earlier) for line, earlier in found})
+
+
+def nothing_in(task: IngestTask) -> LineError:
+    """What to tell of a batch whose input has no requests at all."""
+    if task.retry_of is not None:
+        return LineError("nothing_to_retry", f"Batch {task.retry_of} has no jobs that could be retried.")
+    has_no = "requests" if task.table is None else "rows"
+    return LineError("empty_file", f"The input file is empty: it has no {has_no}.", None, "input_file_id")
 
 
 class Inputs:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.config import Settings
-from app.download import Resolver, resolve, retry_after
+from app.download import Resolver, look_up, resolve, retry_after
 from app.errors import InvalidWork
-from app.guard import FetchPolicy, Url, check_addresses, check_url, literal_address, parse_url
+from app.guard import FetchPolicy, Url, check_url, parse_url
 from app.http_exchange import Deadline, DirectTransport, Transport
 
 # A receiver should take a message at once and work on it later.
@@ -52,9 +52,7 @@ class Poster:
     def post(self, text: str, body: bytes, headers: Mapping[str, str]) -> Posted:
         """Send once; the WorkErrors of downloads where no answer came."""
         url = self.check(text)
-        names_address = literal_address(url.host) is not None
-        addresses = (url.host,) if names_address else self._resolver(url.host, url.port)
-        addresses = check_addresses(url, addresses, self._policy)
+        addresses = look_up(url, self._policy, self._resolver)
         deadline = Deadline(self._total_s, what=f"{url.host} did not answer")
         with self._transport(url, addresses, headers=headers, deadline=deadline, body=body) as reply:
             return Posted(reply.status, retry_after(reply.header("Retry-After")))

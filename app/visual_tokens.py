@@ -5,6 +5,8 @@ import math
 PATCH = 16  # pixels per side of a vision patch
 MERGE = 2  # patches per side that become one token
 FACTOR = PATCH * MERGE  # both sides of a resized image are multiples of it
+# Qwen3-VL's own least area of an image: smaller ones are enlarged. The engine reads its checkpoint's.
+MIN_PIXELS = 65_536
 MAX_ASPECT_RATIO = 200  # sides more unequal are refused; exactly 200 passes
 
 

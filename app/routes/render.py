@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Protocol, TypedDict
 
 from app import batches, files
 from app.errors import LineError
@@ -38,6 +39,21 @@ from app.store.files import FileRow
 from app.store.jobs import JobView
 
 
+class Named(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class Ends(TypedDict):
+    first_id: str | None
+    last_id: str | None
+
+
+def ends(data: Sequence[Named]) -> Ends:
+    """The first and the last id of a page, as every list has them."""
+    return Ends(first_id=data[0].id if data else None, last_id=data[-1].id if data else None)
+
+
 def file_object(file: FileRow) -> FileObject:
     return FileObject(
         id=file.id,
@@ -51,8 +67,7 @@ def file_object(file: FileRow) -> FileObject:
 
 def file_list(page: files.Page) -> FileList:
     data = [file_object(file) for file in page.files]
-    first, last = (data[0].id, data[-1].id) if data else (None, None)
-    return FileList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+    return FileList(data=data, **ends(data), has_more=page.has_more)
 
 
 def batch_object(batch: BatchRow) -> BatchObject:
@@ -98,8 +113,7 @@ def job_object(job: JobView) -> JobObject:
 
 def batch_list(page: batches.Page) -> BatchList:
     data = [batch_object(batch) for batch in page.batches]
-    first, last = (data[0].id, data[-1].id) if data else (None, None)
-    return BatchList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+    return BatchList(data=data, **ends(data), has_more=page.has_more)
 
 
 def result_list(page: ResultPage) -> bytes:

@@ -8,7 +8,7 @@ from app.audit import AuditLog, entry_name
 from app.auth import Keys, Tenant
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
-from app.routes.render import unix, unix_or_none
+from app.routes.render import ends, unix, unix_or_none
 from app.schemas_tenants import AuditEntry, AuditList, KeyCreate, KeyList, KeyObject, KeyWithSecret
 from app.store.audit import AuditRow
 from app.store.keys import KeyRow
@@ -49,8 +49,7 @@ def tenant_routes(*, keys: Keys, audit: AuditLog, caller: Caller) -> APIRouter:
         """Who did what to the tenant's objects, newest first."""
         page = audit.read(tenant.id, limit=limit, after=after)
         data = [_entry(row) for row in page.entries]
-        first, last = (data[0].id, data[-1].id) if data else (None, None)
-        return AuditList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+        return AuditList(data=data, **ends(data), has_more=page.has_more)
 
     return router
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query
 from app.auth import Tenant
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
-from app.routes.render import unix, unix_or_none
+from app.routes.render import ends, unix, unix_or_none
 from app.schemas_webhooks import (
     DeliveryList,
     DeliveryObject,
@@ -59,8 +59,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         """The endpoints, newest first."""
         page = webhooks.list(tenant.id, limit=limit, after=after)
         data = [_endpoint(one) for one in page.endpoints]
-        first, last = (data[0].id, data[-1].id) if data else (None, None)
-        return EndpointList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+        return EndpointList(data=data, **ends(data), has_more=page.has_more)
 
     @router.get("/webhook_endpoints/{webhook_endpoint_id}")
     def read(tenant: Annotated[Tenant, Depends(caller.admin)], webhook_endpoint_id: str) -> EndpointObject:
@@ -119,8 +118,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         """(ours) What was sent to it or will be, newest first."""
         page = webhooks.deliveries(tenant.id, webhook_endpoint_id, limit=limit, after=after)
         data = [_delivery(one) for one in page.deliveries]
-        first, last = (data[0].id, data[-1].id) if data else (None, None)
-        return DeliveryList(data=data, first_id=first, last_id=last, has_more=page.has_more)
+        return DeliveryList(data=data, **ends(data), has_more=page.has_more)
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}/deliveries/{delivery_id}/redeliver")
     def redeliver(
