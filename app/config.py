@@ -92,6 +92,7 @@ class Settings(BaseSettings):
     feature_check_share: float = Field(default=0.0, ge=0, le=1)  # hits that are encoded anew and compared
     shared_cache_tenants: Annotated[tuple[str, ...], NoDecode] = ()  # names or ids that share one cache
     worker_threads: int = Field(default=4, ge=1)
+    turn_kept_s: float = Field(default=0.2, ge=0)
 
     # The vLLM engine, where `engine` chooses it.
     vllm_tensor_parallel: int = Field(default=1, ge=1)

@@ -44,7 +44,7 @@ class Boarding:
         self._settings = settings
         self._worker = worker
         self._pause = pause
-        self._turns = Turns(settings.worker_threads)
+        self._turns = Turns(settings.worker_threads, kept_s=settings.turn_kept_s)
 
     @contextmanager
     def turn(self, job_ids: Sequence[int], lane: Lane) -> Iterator[bool]:

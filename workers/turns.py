@@ -13,8 +13,7 @@ from app.states import Priority
 RANKS = {priority: rank for rank, priority in enumerate(Priority)}
 FIRST = -1  # the rank of whoever has waited too long
 ALONE_PATIENCE_S = 10.0
-# The next standard chunk is fetched when one has ended: for so long its seat is kept from the background.
-KEPT_S = 0.2
+LOOK_AGAIN_S = 0.2
 
 
 class Place:
@@ -43,6 +42,8 @@ class Turns:
     Among those that wait the higher class goes first, then who came first. A job that was on board at a death
     runs with nobody beside it, since its neighbours would die with it again: while it waits nobody behind it
     is let in, and nobody at all once it has waited for `patience_s`.
+
+    The next standard chunk is fetched when one has ended, so for `kept_s` its seat is kept from the background.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class Turns:
         seats: int,
         *,
         patience_s: float = ALONE_PATIENCE_S,
+        kept_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._seats = seats
         self._patience_s = patience_s
+        self._kept_s = kept_s
         self._clock = clock
         self._kept_until: dict[str, float] = {}
         self._changed = Condition()
@@ -83,7 +86,7 @@ class Turns:
         with self._changed:
             until = math.inf if timeout_s is None else self._clock() + timeout_s
             while self._open and not self._may_go(place) and (left_s := until - self._clock()) > 0:
-                self._changed.wait(min(left_s, KEPT_S))
+                self._changed.wait(min(left_s, LOOK_AGAIN_S))
             if not self._may_go(place):
                 return False
             self._line.remove(place)
@@ -103,7 +106,7 @@ class Turns:
         if place in self._aboard:
             self._aboard.remove(place)
             if place.lane.priority is Priority.STANDARD:
-                self._kept_until[place.lane.model] = self._clock() + KEPT_S
+                self._kept_until[place.lane.model] = self._clock() + self._kept_s
 
     def _may_go(self, place: Place) -> bool:
         if not self._open or any(other.alone for other in self._aboard):

@@ -10,7 +10,7 @@ import pytest
 from app.planner import Lane
 from app.states import Priority
 from tests.waiting import eventually
-from workers.turns import KEPT_S, Turns
+from workers.turns import Turns
 
 STANDARD = Lane("m")
 BACKGROUND = Lane("m", Priority.BACKGROUND)
@@ -117,14 +117,14 @@ def test_one_who_is_alone_lets_pass_who_stands_before_it_in_the_line() -> None:
 
 def test_a_seat_that_a_standard_chunk_leaves_is_kept_for_the_next_one_a_moment() -> None:
     now = 0.0
-    turns = Turns(1, clock=lambda: now)
+    turns = Turns(1, kept_s=0.2, clock=lambda: now)
     with turns.place(STANDARD) as place:
         assert place.wait(0)
     with turns.place(BACKGROUND) as leisure:
         assert not leisure.wait(0)
         with turns.place(STANDARD) as place:
             assert place.wait(0)
-        now += KEPT_S
+        now += 0.2
         assert leisure.wait(0)
 
 
