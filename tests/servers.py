@@ -160,8 +160,8 @@ def start_valkey(machine: Machine) -> Valkey:
     return server
 
 
-def start_rabbitmq(machine: Machine) -> RabbitMQ:
-    server = RabbitMQ(machine.folder)
+def start_rabbitmq(machine: Machine, *, erlang: str = "") -> RabbitMQ:
+    server = RabbitMQ(machine.folder, erlang=erlang)
     machine.start(server)
     return server
 

@@ -30,8 +30,10 @@ log.console.level = warning
 class RabbitMQ:
     """The broker and its own epmd: a shared epmd, which the broker would start as a daemon, stays behind."""
 
-    def __init__(self, folder: DataFolder) -> None:
+    def __init__(self, folder: DataFolder, *, erlang: str = "") -> None:
+        """`erlang`: more arguments of the broker's Erlang machine."""
         self._folder = folder
+        self._erlang = erlang
         self._home = folder.subfolder("rabbitmq")
 
     def url(self, vhost: str = "/") -> str:
@@ -91,7 +93,7 @@ class RabbitMQ:
             "RABBITMQ_PID_FILE": f"{home}/pid",
             # No busy waiting of idle schedulers: other programs share these cores.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput -start_epmd false +sbwt none +sbwtdcpu none "
-            "+sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+            f"+sbwtdio none -kernel inet_dist_use_interface {{127,0,0,1}} {self._erlang}",
         }
 
     def _is_ready(self) -> bool:

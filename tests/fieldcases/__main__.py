@@ -15,6 +15,7 @@ from tests.fieldcases.lines import serve_jsonl
 from tests.fieldcases.model import Lab, serve_model
 from tests.fieldcases.pictures import serve_dataurl, serve_image, serve_image_pair
 from tests.fieldcases.services import Services
+from tests.fieldcases.shared_url import serve_shared_url
 from tests.fieldcases.stored import serve_stored
 from tests.fieldcases.tables import serve_csv, serve_parquet
 from tests.fieldcases.web import PictureServer, serve_http, serve_ssrf
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "s3": partial(serve_stored, services=services),
         "model": partial(serve_model, lab=lab),
         "ssrf": serve_ssrf,
-        "http": partial(serve_http, server=server),
+        "http": partial(_http, server=server, services=services),
         "csv": serve_csv,
         "parquet": serve_parquet,
         "jsonl": partial(serve_jsonl, services=services),
@@ -107,6 +108,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         services.close()
     tally.report()
     return 0 if tally.all_firm_hold() else 1
+
+
+def _http(case: Case, server: PictureServer, services: Services) -> Outcome:
+    if case.id == "http-many-same-url":
+        return serve_shared_url(case, server, services)
+    return serve_http(case, server)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

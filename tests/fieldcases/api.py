@@ -17,6 +17,7 @@ from app.planner import Chunk
 from app.states import BatchStatus, JobState
 from tests.asking import worker
 from tests.desk import Desk, image, line, lines
+from tests.fieldcases.ack_timeout import outlast_the_broker
 from tests.fieldcases.caches import flush_and_spoil
 from tests.fieldcases.cases import Case, Did, NotServed, Outcome
 from tests.fieldcases.model import Lab
@@ -30,7 +31,7 @@ POLLS, RUNNING, WORKERS = 100, 200, 4
 def serve_api(case: Case, services: Services, lab: Lab) -> Outcome:
     act = partial(flush_and_spoil, lab) if case.id == "api-cache-flushed" else _acted(case, services)
     if act is None:
-        return NotServed("RabbitMQ looks for consumers that have not acknowledged once a minute only")
+        return NotServed("nobody has acted this row out")
     try:
         act()
     except (AssertionError, pytest.fail.Exception) as error:
@@ -258,6 +259,7 @@ def _running(desk: Desk, batch_id: str) -> bool:
 
 
 _ACTS: dict[str, Callable[[Services], None]] = {
+    "api-ack-timeout": outlast_the_broker,
     "api-cancel-before-start": _cancel_before_start,
     "api-cancel-completed": _cancel_completed,
     "api-cancel-by-other-role": _cancel_by_other_key,

@@ -16,7 +16,7 @@ from app.guard import FetchPolicy, Url
 from app.http_exchange import Deadline, Reply
 from app.references import RefKind, parse_reference
 from app.states import GiveUp, RetryPolicy, after_error
-from tests.fieldcases.cases import Case, Did, NotServed, Outcome, Refused
+from tests.fieldcases.cases import Case, Did, Outcome, Refused
 from tests.fieldcases.pictures import accept
 
 _DEFAULT_DNS = ("93.184.215.14",)
@@ -69,8 +69,6 @@ def _wait_for(port: int) -> None:
 
 
 def serve_http(case: Case, server: PictureServer) -> Outcome:
-    if case.id == "http-many-same-url":
-        return NotServed("one download for many jobs is the work of ingest and fetcher")
     path = case.payload["path"]
     url = path if "://" in path else server.base() + path
     if "upper-case-scheme" in case.id:
