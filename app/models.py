@@ -171,6 +171,7 @@ batches = Table(
     Column("ending", Text),  # completed, cancelled or expired, once it is decided
     Column("endpoint", Text, nullable=False),
     Column("input_file_id", Text, nullable=False),
+    Column("cache", Text, nullable=False, server_default=text("'off'")),  # use of the answer cache
     Column("input_table", JSON),  # how rows of a table become requests; null for lines that are requests
     Column("is_dry_run", Boolean, nullable=False, server_default=text("false")),
     Column("is_strict", Boolean, nullable=False, server_default=text("false")),
@@ -199,6 +200,10 @@ batches = Table(
     counter("prompt_tokens", BigInteger),
     counter("cached_tokens", BigInteger),
     counter("completion_tokens", BigInteger),
+    counter("cached_answers"),
+    # What its answers took of a model's time, and what those from the answer cache once did.
+    Column("model_s", Float, nullable=False, server_default=ZERO),
+    Column("saved_model_s", Float, nullable=False, server_default=ZERO),
     # Ingest and finalize are taken under a lease; ingest goes on where the last committed block ended.
     counter("ingested_bytes", BigInteger),
     counter("ingested_lines", BigInteger),
@@ -279,6 +284,15 @@ jobs = Table(
     moment("finished_at"),
     # Whether usage has counted a direct job; those of batches are counted by their batches.
     Column("metered", Boolean, nullable=False, server_default=text("false")),
+    # How it uses the answer cache (bits of app.answer_keys), what is asked, and of which images, once known.
+    Column("cache", SmallInteger, nullable=False, server_default=ZERO),
+    Column("question_hash", LargeBinary),
+    Column("answer_key", LargeBinary),
+    Index(
+        "ix_jobs_answer_key",
+        "answer_key",
+        postgresql_where=text("answer_key IS NOT NULL AND state IN ('queued', 'running')"),
+    ),
     Index("uq_jobs_batch_id_line", "batch_id", "line", unique=True),
     UniqueConstraint("batch_id", "custom_id"),
     Index(
@@ -355,6 +369,46 @@ answers = Table(
     Column("logprobs", JSON),
     Column("notes", JSON),
     Column("reasoning", Text),  # of a model that thinks aloud before it answers
+    Column("model_s", Float),
+)
+
+# Answers by what was asked of which images, under the engine that gave them.
+answer_cache = Table(
+    "answer_cache",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("fingerprint", Text, primary_key=True),
+    Column("tenant_id", Text, nullable=False),  # whose job it was
+    Column("model", Text, nullable=False),
+    Column("question_id", LargeBinary, nullable=False),  # of the last text alone, to be forgotten by
+    Column("text", Text, nullable=False),
+    Column("finish_reason", Text, nullable=False),
+    Column("revision", Text, nullable=False),
+    Column("logprobs", JSON),
+    Column("notes", JSON),
+    Column("reasoning", Text),
+    Column("model_s", Float, nullable=False),
+    moment("created_at", nullable=False, now=True),
+    moment("expires_at", nullable=False),
+    Index("ix_answer_cache_expires_at", "expires_at"),
+    Index("ix_answer_cache_tenant_id_model_question_id", "tenant_id", "model", "question_id"),
+)
+
+# Jobs that wait for the answer to the same question, which another job has asked.
+answer_waits = Table(
+    "answer_waits",
+    metadata,
+    Column("answer_key", LargeBinary, primary_key=True),
+    Column("job_id", BigInteger, primary_key=True),
+)
+
+# The engine that answered for a model last: what its answers are kept under.
+engines = Table(
+    "engines",
+    metadata,
+    Column("model", Text, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    moment("seen_at", nullable=False, now=True),
 )
 
 # A batch's jobs in the order in which they ended: a row's jobs are its results up to number `seq`.

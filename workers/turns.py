@@ -43,7 +43,7 @@ class Turns:
     runs with nobody beside it, since its neighbours would die with it again: while it waits nobody behind it
     is let in, and nobody at all once it has waited for `patience_s`.
 
-    The next standard chunk is fetched when one has ended, so for `kept_s` its seat is kept from the background.
+    The next standard chunk is fetched when one has ended: for `kept_s` its seat is kept from the background.
     """
 
     def __init__(

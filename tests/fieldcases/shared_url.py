@@ -1,4 +1,4 @@
-"""The row about one URL that all jobs of a batch name: ingest, the fetcher and the picture server together."""
+"""The row about one URL in all jobs of a batch: ingest, the fetcher and the picture server together."""
 
 import ast
 from contextlib import closing
