@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.actor import actor
+from app.answer_keys import CacheMode
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, RequestError
@@ -24,6 +25,7 @@ from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
 from app.tables.checks import TableChecks, check_format
 from app.tables.places import is_place, read_place
+from app.warm import WARM
 
 # The stock SDK retries twice, each after at most 600 s of waiting for an answer and 120 s of pause.
 REPEATED_WITHIN_S = 30 * 60
@@ -58,6 +60,7 @@ class Wish:
     dry_run: bool = False
     strict: bool = False
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
+    cache: CacheMode | None = None  # None is the service's own
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,14 @@ class Page:
 
 
 class Batches:
-    def __init__(self, *, sessions: Sessions, limits: Limits, brake: Brake, tables: TableChecks) -> None:
+    def __init__(
+        self, *, sessions: Sessions, limits: Limits, brake: Brake, tables: TableChecks, cache: CacheMode
+    ) -> None:
         self._sessions = sessions
         self._limits = limits
         self._brake = brake
         self._tables = tables
+        self._cache = cache
 
     def submit(
         self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
@@ -174,6 +180,7 @@ class Batches:
             is_dry_run=wish.dry_run,
             is_strict=wish.strict,
             input_table=json.dumps(table) if table is not None else None,
+            cache=chosen_cache(wish, self._cache),
         )
         return store.insert_batch(session, new)
 
@@ -206,13 +213,20 @@ def chosen_brake(wish: Brake | None, otherwise: Brake) -> Brake:
     return Brake(wish.share or None, wish.after or otherwise.after)
 
 
+def chosen_cache(wish: Wish, otherwise: CacheMode) -> CacheMode:
+    """How a batch uses the answer cache; not at all where its jobs are to fill the caches before it."""
+    if (wish.metadata or {}).get(WARM) == "on":
+        return CacheMode.OFF
+    return wish.cache or otherwise
+
+
 def hash_wish(wish: Wish) -> str:
     """Hex sha256 of everything a client asks for: two requests with one hash say the same."""
     said = {**vars(wish), "metadata": dict(wish.metadata or {}), "brake": wish.brake and vars(wish.brake)}
     # Left out where they say nothing: so were they before there were such things.
     if wish.priority is Priority.STANDARD:
         del said["priority"]
-    for name in ("brake", "table", "dry_run", "strict"):
+    for name in ("brake", "table", "dry_run", "strict", "cache"):
         if not said[name]:
             del said[name]
     return hash_request(said)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.answer_keys import CacheMode, canonical, is_repeatable, question_hash
 from app.checks import Json
 from app.config import MIB
 from app.errors import InvalidWork, LineError
@@ -61,6 +62,11 @@ class Block:
         return [line.custom_id for line in self.lines if line.custom_id is not None]
 
 
+def encoded(value: Mapping[str, Json]) -> str:
+    """JSON as it is stored."""
+    return _JSON.encode(value)
+
+
 def read_entries(lines: Iterable[RawLine], rules: LineRules) -> Iterator[Entry]:
     """Parse the lines of a file."""
     for raw in lines:
@@ -87,14 +93,16 @@ def job_rows(
     job_ids: Sequence[int],
     images: Mapping[str, WantedImage],
     unusable: Mapping[str, InvalidWork],
+    cache: CacheMode = CacheMode.OFF,
 ) -> list[JobRow]:
     """One row per line. `images` has a row for every reference (by ref_hash) that is not `unusable`."""
     # The jobs of a table share their params question by question.
     params = {id(one): _JSON.encode(one) if one else EMPTY for one in block.params()}
-    return [
+    rows = [
         _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable, params)
         for job_id, line in zip(job_ids, block.lines, strict=True)
     ]
+    return rows if cache is CacheMode.OFF else _hashed(block, rows)
 
 
 def duplicates(block: Block, standing: Mapping[str, int]) -> list[tuple[ParsedLine | BadLine, int]]:
@@ -121,6 +129,19 @@ def without_ids(block: Block, errors: Mapping[int, LineError]) -> Block:
         BadLine(None, errors[line.line], line.line) if line.line in errors else line for line in block.lines
     ]
     return replace(block, lines=lines)
+
+
+def _hashed(block: Block, rows: Sequence[JobRow]) -> list[JobRow]:
+    """The rows with the hashes that their answers are kept by, where they may be."""
+    params = {id(one): canonical(one) for one in block.params() if is_repeatable(one)}
+    return [
+        replace(row, question_hash=question_hash(row.prompt, asked))
+        if isinstance(line, ParsedLine)
+        and row.error is None
+        and (asked := params.get(id(line.request.params))) is not None
+        else row
+        for line, row in zip(block.lines, rows, strict=True)
+    ]
 
 
 def _bad_row(job_id: int, line: BadLine) -> JobRow:

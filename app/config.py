@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     feature_cache_ttl_s: int = Field(default=86_400, ge=1)  # Redis tier
     feature_cache_format: Literal["native", "int8"] = "native"
     feature_check_share: float = Field(default=0.0, ge=0, le=1)  # hits that are encoded anew and compared
+    answer_cache: Literal["on", "off", "read", "write"] = "on"  # where a batch or job does not say
+    answer_cache_ttl_s: int = Field(default=30 * 86_400, ge=1)
     shared_cache_tenants: Annotated[tuple[str, ...], NoDecode] = ()  # names or ids that share one cache
     worker_threads: int = Field(default=4, ge=1)
     turn_kept_s: float = Field(default=0.2, ge=0)

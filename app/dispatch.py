@@ -1,4 +1,4 @@
-"""The dispatcher's loop: take back what was lost, fill the window on the broker from ready jobs."""
+"""The dispatcher's loop: take back what was lost, give known answers, fill the window on the broker."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app import telemetry
+from app.answering import KnownAnswers, tell_given
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.planner import (
@@ -53,6 +54,7 @@ class Dispatcher:
         self._sender = sender
         self._settings = settings
         self._limits = ChunkLimits(settings.chunk_jobs, settings.chunk_visual_tokens)
+        self._answers = KnownAnswers(settings.shared_cache_tenants)
         self._reaper = Reaper(sessions=sessions, broker=sender, settings=settings, clock=clock)
 
     def step(self) -> bool:
@@ -81,13 +83,20 @@ class Dispatcher:
             candidates = self._candidates(session)
             if not candidates:
                 return 0
-            chunks = plan_chunks(self._ready_jobs(session, candidates), self._limits)
-            self._sender.send(chunks)
-            plans.mark_queued(session, chunks)
+            rows = self._images(session, candidates)
+            found = self._answers.sort_out(session, candidates, rows)
+            chunks = plan_chunks(self._ready_jobs(found.asked, rows), self._limits)
+            if chunks:
+                self._sender.send(chunks)
+                plans.mark_queued(session, chunks, found.keys)
+            # Last, as it locks batches: those that end their jobs would wait for the broker.
+            given = self._answers.settle(session, found)
         for chunk in chunks:
             telemetry.CHUNKS_SENT.labels(queue_name(chunk.model, chunk.priority)).inc()
             telemetry.CHUNK_JOBS.observe(len(chunk.job_ids))
-        log.info("chunks_sent", chunks=len(chunks), jobs=len(candidates))
+        tell_given(given, waiting=len(found.waiting))
+        if chunks:
+            log.info("chunks_sent", chunks=len(chunks), jobs=len(found.asked))
         return len(candidates)
 
     def _candidates(self, session: Session) -> list[plans.Candidate]:
@@ -139,9 +148,13 @@ class Dispatcher:
             }
             demands = [seen.get(id(demand), demand) for demand in demands]
 
-    def _ready_jobs(self, session: Session, candidates: Sequence[plans.Candidate]) -> list[ReadyJob]:
+    def _images(self, session: Session, candidates: Sequence[plans.Candidate]) -> dict[int, images.ImageRow]:
         wanted = {image_id for candidate in candidates for image_id in candidate.image_ids}
-        rows = images.read_images(session, sorted(wanted))
+        return images.read_images(session, sorted(wanted))
+
+    def _ready_jobs(
+        self, candidates: Sequence[plans.Candidate], rows: Mapping[int, images.ImageRow]
+    ) -> list[ReadyJob]:
         budgets = {
             model: self._settings.for_model(model).max_pixels
             for model in {candidate.lane.model for candidate in candidates}

@@ -185,7 +185,7 @@ class Ingest:
             session, task.tenant_id, block.references(), kept, reuse_s=self._settings.fetch_reuse_s
         )
         job_ids = store.draw_job_ids(session, len(block.lines))
-        rows = job_rows(block, job_ids, images, kept.unusable)
+        rows = job_rows(block, job_ids, images, kept.unusable, task.cache)
         store.copy_jobs(session, task, rows)
         return [row for row in rows if row.error is not None]
 

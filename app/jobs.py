@@ -9,6 +9,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.actor import actor
+from app.answer_keys import CacheMode, canonical, is_repeatable, question_hash
+from app.blocks import encoded
 from app.chat import ChatRequest, chat_rules, parse_chat_body
 from app.checks import Json
 from app.config import Settings
@@ -48,6 +50,7 @@ class JobWish:
     params: Mapping[str, Json]
     deadline_s: float | None
     priority: Priority = Priority.STANDARD
+    cache: CacheMode | None = None  # None is the service's own
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Terms:
     priority: Priority
     once: Once | None = None
     is_chat: bool = False  # too many for the audit log
+    cache: CacheMode = CacheMode.OFF
 
 
 class Jobs:
@@ -70,6 +74,7 @@ class Jobs:
         self._model = settings.default_model
         self._reuse_s = settings.fetch_reuse_s
         self._most = settings.interactive_max
+        self._cache = CacheMode(settings.answer_cache)
 
     def submit(self, tenant_id: str, wish: JobWish, *, idempotency_key: str | None = None) -> JobView:
         """Accept a job, checked as a line of a batch is. RequestError names the field that is wrong.
@@ -81,7 +86,8 @@ class Jobs:
             return earlier
         if refusal := self._limits.refusal():
             raise refusal
-        terms = Terms(wish.image_params, wish.deadline_s, wish.priority, once)
+        cache = wish.cache or self._cache
+        terms = Terms(wish.image_params, wish.deadline_s, wish.priority, once, cache=cache)
         return self._accept(tenant_id, self._check(wish), terms)
 
     def submit_chat(
@@ -201,6 +207,7 @@ def _check_files(session: Session, tenant_id: str, images: Sequence[ImageReferen
 
 def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage], terms: Terms) -> NewJob:
     deadline_s = terms.deadline_s
+    question = _question_hash(request, terms)
     return NewJob(
         tenant_id=tenant_id,
         key_id=actor().key_id,
@@ -211,7 +218,17 @@ def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage]
         waiting_image_ids=[image.id for image in images if not image.stored],
         deadline=None if deadline_s is None else datetime.now(UTC) + timedelta(seconds=deadline_s),
         priority=terms.priority,
+        cache=terms.cache.bits if question else 0,
+        question_hash=question,
     )
+
+
+def _question_hash(request: ChatRequest, terms: Terms) -> bytes | None:
+    """Where its answer may be kept. Who holds the line is told word by word, by the worker that answers."""
+    is_urgent = terms.priority is Priority.INTERACTIVE
+    if is_urgent or terms.cache is CacheMode.OFF or not is_repeatable(request.params):
+        return None
+    return question_hash(encoded(request.prompt), canonical(request.params))
 
 
 def _found(job: JobView | None, name: str) -> JobView:

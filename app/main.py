@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from app import heap, telemetry
+from app.answer_keys import CacheMode
 from app.audit import AuditLog
 from app.auth import Keys
 from app.batches import Batches, default_brake
@@ -23,6 +24,7 @@ from app.exports.opening import Exports
 from app.files import Files
 from app.hearing import Ear, connect
 from app.jobs import Jobs
+from app.kept import KeptAnswers
 from app.limits import Limits, default_quota
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
@@ -39,6 +41,7 @@ from app.routes.exports import export_routes
 from app.routes.files import file_routes
 from app.routes.health import health_routes
 from app.routes.jobs import job_routes
+from app.routes.kept import kept_routes
 from app.routes.metrics import metrics_routes
 from app.routes.models import model_routes
 from app.routes.openapi import describe, operation_id
@@ -83,6 +86,7 @@ class Services:
     chats: Chats
     audit: AuditLog
     usage: Usage
+    kept: KeptAnswers
     webhooks: Webhooks
     models: ServedModels
     checks: tuple[Check, ...]
@@ -126,7 +130,13 @@ def wire(settings: Settings) -> Services:
             table_max_bytes=settings.table_max_bytes,
             longest_s=settings.retention_files_s,
         ),
-        batches=Batches(sessions=sessions, limits=limits, brake=brake, tables=table_checks(settings)),
+        batches=Batches(
+            sessions=sessions,
+            limits=limits,
+            brake=brake,
+            tables=table_checks(settings),
+            cache=CacheMode(settings.answer_cache),
+        ),
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
         retries=Retries(sessions=sessions, limits=limits, brake=brake),
@@ -135,6 +145,7 @@ def wire(settings: Settings) -> Services:
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
         audit=AuditLog(sessions=sessions),
         usage=Usage(sessions=sessions, prices=settings.prices),
+        kept=KeptAnswers(sessions=sessions),
         webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
@@ -179,6 +190,7 @@ def build_app(services: Services) -> FastAPI:
         response_routes(chats=services.chats, caller=caller),
         tenant_routes(keys=services.keys, audit=services.audit, caller=caller),
         usage_routes(usage=services.usage, caller=caller),
+        kept_routes(kept=services.kept, caller=caller),
         webhook_routes(webhooks=services.webhooks, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),

@@ -15,12 +15,13 @@ from app.db import Sessions, transaction
 from app.planner import Lane
 from app.queue import queue_name
 from app.states import Priority
-from app.store import images, lost, plans, workers
+from app.store import answer_cache, images, lost, plans, workers
 
 log = structlog.get_logger()
 
 WORKER_FORGOTTEN_S = 86_400  # a row of a process that never said goodbye is of no more use after a day
 REAPS_PER_HEARTBEAT = 4
+FORSAKEN = 1_000  # answers that nobody is asked for any more, taken up at once
 
 
 class Depths(Protocol):
@@ -87,6 +88,7 @@ class Reaper:
             unheld = lost.take_back_held(session)
             urgent = lost.take_back_urgent(session)
             workers.forget_silent(session, after_s=WORKER_FORGOTTEN_S)
+            answer_cache.release_forsaken(session, limit=FORSAKEN)
         for job in lapsed:
             log.warning("lease_lapsed", job=job.id, attempt=job.attempt, worker=job.worker, ended=job.failed)
             telemetry.JOBS_RETURNED.labels("lapsed").inc(not job.failed)

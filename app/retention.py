@@ -9,7 +9,7 @@ import structlog
 from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.store import audit, events, repeats
+from app.store import answer_cache, audit, events, repeats
 from app.store import retention as store
 from app.troubled import Troubled
 
@@ -55,6 +55,7 @@ class Retention:
             self._keys,
             self._events,
             self._audit,
+            self._answers,
             self._deleted_batch,
         )
         return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
@@ -112,6 +113,12 @@ class Retention:
         with transaction(self._sessions) as session:
             gone = audit.delete_old(session, older_than_s=self._audit_s, limit=self._block_rows)
         return _counted("audit_log", gone)
+
+    def _answers(self) -> int:
+        """Kept answers that are past their time."""
+        with transaction(self._sessions) as session:
+            gone = answer_cache.delete_expired(session, limit=self._block_rows)
+        return _counted("answer_cache", gone)
 
     def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""

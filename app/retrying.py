@@ -163,4 +163,5 @@ def _new_batch(
         retry_of=old.id,
         retry_states=sorted(wish.states),
         input_table=json.dumps(old.input_table) if old.input_table is not None else None,
+        cache=old.cache,
     )

@@ -64,6 +64,9 @@ class FailureBrake(Request):
     after: int | None = Field(default=None, ge=1, le=10**9)
 
 
+CacheWish = Literal["on", "off", "read", "write"]
+
+
 class BatchCreate(Request):
     input_file_id: Annotated[Str, Field(max_length=1_300)]  # ours: or s3://bucket/prefix
     endpoint: Literal["/v1/chat/completions", "/v1/responses"]
@@ -81,6 +84,9 @@ class BatchCreate(Request):
         default=False, description="(ours) one line that is no request, or fails, ends the whole batch"
     )
     table: Table | None = Field(default=None, description="(ours) the input file is a table, read like this")
+    cache: CacheWish | None = Field(
+        default=None, description="(ours) whether answers are taken from the answer cache, and kept in it"
+    )
 
 
 class BatchRetry(Request):
@@ -119,6 +125,9 @@ class JobCreate(Request):
     )
     priority: Literal["interactive", "standard", "background"] = Field(
         default="standard", description="all of one class go before any of the next"
+    )
+    cache: CacheWish | None = Field(
+        default=None, description="whether the answer is taken from the answer cache, and kept in it"
     )
 
 
@@ -222,6 +231,14 @@ class ErrorList(BaseModel):
     has_more: Literal[False] = False
 
 
+class CacheUse(BaseModel):
+    """(ours) What the answer cache has spared a batch."""
+
+    mode: str
+    answered: int = Field(description="jobs that were given an answer which was kept")
+    model_seconds_saved: float = Field(description="what those answers once took of a model's time")
+
+
 class BatchExtras(BaseModel):
     """(ours)"""
 
@@ -232,6 +249,8 @@ class BatchExtras(BaseModel):
     pace: float | None = Field(description="jobs that end per second, as measured lately")
     estimated_completion_at: int | None
     errors_by_code: list[ErrorCount] = Field(description="the commonest first, at most 5")
+    cache: CacheUse
+    model_seconds: float = Field(description="what its answers took of a model's time")
     waiting_for: Literal["image_quota"] | None = Field(
         default=None, description="the images of the day are spent: others come after midnight UTC"
     )

@@ -12,7 +12,7 @@ BATCH_FAILED = "batch_failed"
 
 
 class JobState(StrEnum):
-    WAITING = "waiting"  # for its images
+    WAITING = "waiting"  # for its images, or for the answer to the same question
     READY = "ready"  # for the dispatcher
     QUEUED = "queued"  # on the broker
     RUNNING = "running"  # under a worker's lease
@@ -53,7 +53,15 @@ class BatchStatus(StrEnum):
 JOB_MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: frozenset({JobState.READY, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}),
     JobState.READY: frozenset(
-        {JobState.QUEUED, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}
+        {
+            JobState.WAITING,
+            JobState.QUEUED,
+            JobState.RUNNING,
+            JobState.COMPLETED,  # its answer was kept
+            JobState.FAILED,
+            JobState.CANCELLED,
+            JobState.EXPIRED,
+        }
     ),
     JobState.QUEUED: frozenset(
         {JobState.READY, JobState.RUNNING, JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED}

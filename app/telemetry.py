@@ -47,6 +47,13 @@ QUEUE_MESSAGES = Gauge("vqueue_queue_messages", "Chunks that wait on the broker.
 CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", ["queue"])
 CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))
 JOBS_ENDED = Counter("vqueue_jobs_ended", "Jobs that ended, with their error code.", ["outcome", "code"])
+ANSWERS_CACHED = Counter("vqueue_answers_cached", "Jobs that were given an answer which was kept.")
+MODEL_SECONDS = Counter(
+    "vqueue_model_seconds", "Model time of recorded answers; time that requests share is divided among them."
+)
+MODEL_SECONDS_SAVED = Counter(
+    "vqueue_model_seconds_saved", "Model time that answers from the answer cache once took."
+)
 JOBS_RETURNED = Counter("vqueue_jobs_returned", "Jobs that went back to ready, by reason.", ["reason"])
 OBJECTS_DELETED = Counter("vqueue_objects_deleted", "Objects of the store that were deleted.")
 ORPHANS = Counter("vqueue_orphans", "Objects of the store that no row knew.")

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
+from app.answer_keys import CacheMode
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.ids import file_key, new_batch_id, new_file_id
@@ -76,6 +77,7 @@ class Desk:
         expires: int | None = None,
         filename: str = "in.jsonl",
         table: Mapping[str, Any] | None = None,
+        cache: CacheMode = CacheMode.OFF,
     ) -> str:
         """Hand in a file and create a batch of it, as the API does; the batch's id."""
         data = content if isinstance(content, bytes) else "".join(f"{row}\n" for row in content).encode()
@@ -95,6 +97,7 @@ class Desk:
             request_hash=batch_id,
             idempotency_key=None,
             input_table=json.dumps(table) if table is not None else None,
+            cache=cache,
         )
         with transaction(self.sessions) as session:
             files.insert_file(session, file)

@@ -9,8 +9,8 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel
 
-from vqueue.inputs import ExportFormat, ExportRows, FailureBrake, Priority, Purpose, States, Table
-from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, ResultPage
+from vqueue.inputs import CacheMode, ExportFormat, ExportRows, FailureBrake, Priority, Purpose, States, Table
+from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, KeptModel, ResultPage
 
 CHAT = "/v1/chat/completions"
 MOST_RESULTS = 1_000  # in a page
@@ -80,6 +80,7 @@ def create_batch(
     priority: Priority | None = None,
     failure_brake: FailureBrake | None = None,
     output_expires_after_s: int | None = None,
+    cache: CacheMode | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Batch]:
     """A batch of an uploaded file; with a `table` also of a prefix such as s3://bucket/prefix."""
@@ -94,6 +95,7 @@ def create_batch(
         "priority": priority,
         "failure_brake": failure_brake,
         "output_expires_after": _expiry(output_expires_after_s),
+        "cache": cache,
     }
     return _post("/batches", body, _as(Batch), idempotency_key)
 
@@ -205,6 +207,17 @@ def delete_job(job_id: str) -> Call[None]:
     return Call("DELETE", f"/jobs/{job_id}", lambda _: None)
 
 
+def kept_answers() -> Call[list[KeptModel]]:
+    """How many answers the answer cache keeps, by model."""
+    return Call("GET", "/answer_cache", _kept_models)
+
+
+def forget_answers(*, model: str | None = None, question: str | None = None, all: bool = False) -> Call[int]:
+    """Forget kept answers of a model, to a question (its last text, word for word), or all; how many."""
+    body = {"model": model, "question": question, "all": all or None}
+    return _post("/answer_cache/forget", body, lambda answer: int(answer.json()["forgotten"]), None)
+
+
 def new_key() -> str:
     return str(uuid4())
 
@@ -222,6 +235,10 @@ def _expiry(seconds: int | None) -> dict[str, Any] | None:
 
 def _as(model: type[Model]) -> Callable[[httpx.Response], Model]:
     return lambda answer: model.model_validate_json(answer.content)
+
+
+def _kept_models(answer: httpx.Response) -> list[KeptModel]:
+    return [KeptModel.model_validate(one) for one in answer.json()["data"]]
 
 
 def _error_counts(answer: httpx.Response) -> list[ErrorCount]:

@@ -64,6 +64,8 @@ class Calls:
     create_job = Method(calls.create_job)
     job = Method(calls.job)
     delete_job = Method(calls.delete_job)
+    kept_answers = Method(calls.kept_answers)
+    forget_answers = Method(calls.forget_answers)
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from typing import Any, Literal, NotRequired, TypedDict
 
 States = Literal["failed", "expired", "cancelled"]
+CacheMode = Literal["on", "off", "read", "write"]
 Priority = Literal["standard", "background"]
 ExportFormat = Literal["csv", "parquet", "ndjson", "jsonl"]
 ExportRows = Literal["all", "completed", "failed"]

@@ -50,6 +50,22 @@ class ErrorCount(Answered):
     retryable: bool = False
 
 
+class CacheUse(Answered):
+    """What the answer cache has spared a batch."""
+
+    mode: str = "off"
+    answered: int = 0
+    model_seconds_saved: float = 0.0
+
+
+class KeptModel(Answered):
+    """How many answers of a model are kept, and what they took of its time."""
+
+    model: str
+    answers: int
+    model_seconds: float
+
+
 class BatchExtras(Answered):
     """What vqueue tells of a batch beyond OpenAI's fields."""
 
@@ -59,6 +75,8 @@ class BatchExtras(Answered):
     estimated_completion_at: int | None = None
     errors_by_code: list[ErrorCount] = []
     waiting_for: str | None = None
+    cache: CacheUse = CacheUse()
+    model_seconds: float = 0.0
     report: dict[str, Any] | None = None
 
 

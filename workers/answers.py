@@ -9,7 +9,7 @@ from workers.reasoning import split_reasoning
 LEAST_LOGPROB = -9999.0  # OpenAI's word for a token that could not be; JSON has no infinity
 
 
-def answer_row(job: ClaimedJob, answer: Answer) -> AnswerRow:
+def answer_row(job: ClaimedJob, answer: Answer, *, model_s: float = 0.0) -> AnswerRow:
     reasoning, text = split_reasoning(storable(answer.text))
     notes = [note.value for note in answer.notes]
     if reasoning is not None and not text and Note.EMPTY not in notes:
@@ -25,6 +25,7 @@ def answer_row(job: ClaimedJob, answer: Answer) -> AnswerRow:
         logprobs=None if answer.logprobs is None else _logprobs(answer.logprobs),
         notes=tuple(notes),
         reasoning=reasoning or None,
+        model_s=model_s,
     )
 
 

@@ -3,21 +3,23 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.config import Settings
 from app.errors import FatalWork, TransientWork
 from workers.engine.base import Engine
+from workers.shared_time import SharedTime
 
 OpenEngine = Callable[[Settings], Engine]
 
 
 @dataclass(frozen=True)
 class Resident:
-    """A loaded model: its engine, and the settings that hold for it."""
+    """A loaded model: its engine, the settings that hold for it, and how its time is shared."""
 
     engine: Engine
     settings: Settings
+    time: SharedTime = field(default_factory=SharedTime)
 
 
 class EnginePool:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from app.answer_keys import SHARED
 from app.config import Settings
 from app.errors import FatalWork
 from app.states import Priority
@@ -21,8 +22,6 @@ from workers.engine.base import (
     TextPart,
     Turn,
 )
-
-SHARED_SCOPE = "shared"  # of tenants that agreed to share; tenants' own ids begin with `tenant_`
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
 def _scope(job: ClaimedJob, settings: Settings) -> str | None:
     """None where the tenant keeps its caches to itself."""
     sharing = {job.tenant_id, job.tenant_name} & set(settings.shared_cache_tenants)
-    return SHARED_SCOPE if sharing else None
+    return SHARED if sharing else None
 
 
 def _turn(turn: Mapping[str, Json]) -> Turn:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -17,23 +17,24 @@ from app.db import Sessions, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
 from app.planner import Lane
 from app.states import GiveUp, Priority, RetryPolicy, after_error
-from app.store import images, jobs, records
+from app.store import images, jobs
 from app.store.jobs import ClaimedJob, Held
-from app.store.records import AnswerRow, FailureRow, ReturnRow
+from app.store.records import FailureRow, ReturnRow
 from workers.answers import answer_row, storable
 from workers.boarding import Boarding
-from workers.engine.base import Answer, Engine, Image, Request
+from workers.engine.base import Answer, Image, Request
 from workers.hangups import HangUps
 from workers.leases import Leases
 from workers.outages import through_outages
 from workers.pool import EnginePool
+from workers.recording import Outcome, Recorder
 from workers.requests import Uses, expect_uses, read_request
+from workers.shared_time import Meter
 from workers.telling import Teller
 from workers.warming import tell_warmth
 
 log = structlog.get_logger()
 
-Outcome = AnswerRow | FailureRow | ReturnRow
 ImageReader = Callable[[images.ImageRow], Image]
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ class Runner:
         self._spread = spread
         self._pause = pause
         self._given_up: Future[None] = Future()
+        self._recorder = Recorder(sessions=sessions, pool=pool, settings=settings, teller=teller)
         self._boarding = Boarding(
             sessions=sessions, leases=leases, settings=settings, worker=worker, pause=pause
         )
@@ -107,7 +109,7 @@ class Runner:
             # Finished answers are kept until the leases end: then others may run the jobs again.
             return self._through_outages(
                 "record",
-                lambda: self._record_once(claimed, outcomes),
+                lambda: self._recorder.record(claimed, outcomes),
                 left_s=lambda: self._leases.left_s(held),
             )
 
@@ -132,11 +134,15 @@ class Runner:
     def _outcomes(self, claimed: Sequence[ClaimedJob]) -> list[Outcome]:
         """One outcome for each job, whatever is raised on the way."""
         pictures = self._start_reading(claimed)
-        with telemetry.stage("read"):
-            answers = [self._submit(job, pictures) for job in claimed]
-        with telemetry.stage("engine"), self._watching(claimed, answers):
-            self._await(answers)
-        return [self._outcome(job, answer) for job, answer in zip(claimed, answers, strict=True)]
+        with closing(Meter()) as meter:
+            with telemetry.stage("read"):
+                answers = [self._submit(job, pictures, meter) for job in claimed]
+            with telemetry.stage("engine"), self._watching(claimed, answers):
+                self._await(answers, meter)
+        return [
+            self._outcome(job, answer, meter.seconds(answer))
+            for job, answer in zip(claimed, answers, strict=True)
+        ]
 
     @contextmanager
     def _watching(self, claimed: Sequence[ClaimedJob], answers: "Sequence[Future[Answer]]") -> Iterator[None]:
@@ -175,14 +181,18 @@ class Runner:
     def _read(self, row: images.ImageRow, uses: Uses) -> Image:
         return uses.of(self._read_image(row))
 
-    def _submit(self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"]) -> "Future[Answer]":
+    def _submit(
+        self, job: ClaimedJob, pictures: Mapping[int, "Future[Image]"], meter: Meter
+    ) -> "Future[Answer]":
         """Hand a job to the engine once its images are decoded; what prevents that is in the future."""
         try:
             if missing := [image_id for image_id in job.image_ids if image_id not in pictures]:
                 raise InvalidWork("image_deleted", f"{len(missing)} of the job's images were deleted.")
             decoded = tuple(pictures[image_id].result() for image_id in job.image_ids)
             resident = self._pool.resident(job.model)
-            return resident.engine.submit(self._request(job, decoded, resident.settings))
+            answer = resident.engine.submit(self._request(job, decoded, resident.settings))
+            meter.begin(answer, resident.time)
+            return answer
         except Exception as error:  # one job's fault must not take its chunk along
             refused: Future[Answer] = Future()
             refused.set_exception(error)
@@ -195,19 +205,20 @@ class Runner:
             on_text=self._teller.listener(job) if self._teller is not None else None,
         )
 
-    def _await(self, answers: "Sequence[Future[Answer]]") -> None:
+    def _await(self, answers: "Sequence[Future[Answer]]", meter: Meter) -> None:
         """Wait for all, as long as one of them comes within every `job_timeout_s`; then drop the rest."""
         pending = set(answers)
         while pending:
             waited: set[Future[Any]] = {*pending, self._given_up}
             done, _ = wait(waited, self._settings.job_timeout_s, return_when=FIRST_COMPLETED)
             pending -= done
+            meter.end(done)
             if not done or self._given_up in done:
                 for answer in pending:
                     answer.cancel()
                 return
 
-    def _outcome(self, job: ClaimedJob, future: "Future[Answer]") -> Outcome:
+    def _outcome(self, job: ClaimedJob, future: "Future[Answer]", model_s: float) -> Outcome:
         try:
             answer = future.result(timeout=0)
         except (FutureTimeout, CancelledError):
@@ -219,7 +230,7 @@ class Runner:
             return self._after_error(job, error)
         except Exception as error:  # a fault of ours: reported, and tried again
             return self._after_error(job, self._fault(job, error))
-        return answer_row(job, tell_warmth(job, answer))
+        return answer_row(job, tell_warmth(job, answer), model_s=model_s)
 
     def _fault(self, job: ClaimedJob, error: Exception) -> FatalWork:
         log.error("job_faulted", job=job.id, attempt=job.attempt, exc_info=error)
@@ -242,44 +253,6 @@ class Runner:
 
     def _through_outages(self, stage: str, move: Callable[[], T], *, left_s: Callable[[], float]) -> T:
         return through_outages(stage, move, left_s=left_s, pause=self._pause)
-
-    def _record_once(self, claimed: Sequence[ClaimedJob], outcomes: Sequence[Outcome]) -> int:
-        answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]
-        failures = [outcome for outcome in outcomes if isinstance(outcome, FailureRow)]
-        returns = [outcome for outcome in outcomes if isinstance(outcome, ReturnRow)]
-        with transaction(self._sessions) as session:
-            answered = {
-                job_id
-                for engine, rows in self._by_engine(claimed, answers)
-                for job_id in records.record_answers(
-                    session, rows, model=engine.model, revision=engine.revision
-                )
-            }
-            failed = records.record_failures(session, failures)
-            returned = records.hand_back(session, returns)
-        if self._teller is not None:
-            self._teller.ended([held for held in _held(claimed) if held.job_id in answered | failed])
-        telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))
-        for failure in failures:
-            telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)
-        recorded = len(answered) + len(failed) + len(returned)
-        log.info(
-            "chunk_recorded",
-            completed=len(answered),
-            failed=len(failed),
-            returned=len(returned),
-            dropped=len(outcomes) - recorded,
-        )
-        return recorded
-
-    def _by_engine(
-        self, claimed: Sequence[ClaimedJob], answers: Sequence[AnswerRow]
-    ) -> Iterator[tuple[Engine, list[AnswerRow]]]:
-        """Answers with the engine that made them; a chunk has one model, but its message does not say so."""
-        models = {job.id: job.model for job in claimed}
-        for model in sorted({models[answer.job_id] for answer in answers}):
-            rows = [answer for answer in answers if models[answer.job_id] == model]
-            yield self._pool.resident(model).engine, rows
 
 
 def _held(claimed: Sequence[ClaimedJob]) -> list[Held]:

@@ -19,13 +19,14 @@ from app.objects import make_objects
 from app.planner import Lane
 from app.queue import make_celery, queue_name
 from app.states import Priority
-from app.store import workers
+from app.store import answer_cache, workers
 from workers.gpu import watch_gpus
 from workers.hangups import LOOK_S, HangUps
 from workers.leases import Leases
 from workers.pictures import PictureReader
 from workers.pool import EnginePool
 from workers.queues import consume_apart
+from workers.recording import engine_fingerprint
 from workers.runner import Runner
 from workers.tasks import register
 from workers.telling import Teller, connect
@@ -154,10 +155,11 @@ def _consume(
 def _announce(sessions: Sessions, worker: str, pool: EnginePool) -> None:
     engines = [resident.engine for resident in pool.residents.values()]
     with transaction(sessions) as session:
-        for engine in engines:
+        for name, resident in sorted(pool.residents.items()):
             workers.register(
-                session, worker=worker, role="worker", model=engine.model, revision=engine.revision
+                session, worker=worker, role="worker", model=name, revision=resident.engine.revision
             )
+            answer_cache.note_engine(session, model=name, fingerprint=engine_fingerprint(resident))
     log.info(
         "worker_ready",
         models={engine.model: engine.revision for engine in engines},

@@ -58,6 +58,10 @@ class Asked:
     encoding: Annotated[str | None, typer.Option(help="Of a CSV, such as cp1252; else it is guessed.")] = None
     window: Annotated[str, typer.Option(help="The time that it may take, such as 2h or 7d.")] = "24h"
     strict: Annotated[bool, typer.Option("--strict", help="One bad row fails the whole batch.")] = False
+    cache: Annotated[
+        Literal["on", "off", "read", "write"] | None,
+        typer.Option(help="Use of the answer cache; else as the service has it."),
+    ] = None
     data: ClientDataOption = None
 
     def wish(self) -> Wish:
@@ -74,6 +78,7 @@ class Asked:
             image_folder=self.image_folder,
             window=self.window,
             strict=self.strict,
+            cache=self.cache,
         )
         wish.check(found)
         return found

@@ -8,6 +8,7 @@ import typer
 from app.cli import (
     audit,
     batches,
+    cache,
     compare,
     database,
     doctor,
@@ -62,6 +63,7 @@ app.command("failures")(failures.failures)
 app.command("retry")(failures.retry)
 app.command("audit")(audit.audit)
 app.command("usage")(usage.usage)
+app.add_typer(cache.cache)
 app.add_typer(keys.keys)
 app.add_typer(tenants.tenants)
 processes.mount(app)

@@ -58,6 +58,7 @@ class Run:
             table=handed.table,
             completion_window=self.wish.window,
             strict=self.wish.strict,
+            cache=self.wish.cache,
             idempotency_key=f"run-{self.state.mark}",
         )
         self._note(batch)

@@ -58,6 +58,7 @@ def _hand_in(api: Client, asked: Asked, show: Shown, *, dry_run: bool) -> Batch:
         table=handed.table,
         completion_window=wish.window,
         strict=wish.strict,
+        cache=wish.cache,
         dry_run=dry_run,
     )
 

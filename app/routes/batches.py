@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query
 
+from app.answer_keys import CacheMode
 from app.auth import Tenant
 from app.batches import Batches, Brake, Wish
 from app.routes.bodies import IdempotencyKey, documented, json_body
@@ -89,4 +90,5 @@ def _wish(body: BatchCreate) -> Wish:
         dry_run=body.dry_run,
         strict=body.strict,
         table=body.table.model_dump(by_alias=True) if body.table else None,
+        cache=CacheMode(body.cache) if body.cache else None,
     )

@@ -35,11 +35,25 @@ USED = {
     "cost": {"amount": 0.1776, "currency": "USD"},
 }
 REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "cache_forget": {"question": {"model": "qwen3-vl-4b", "question": "Which colour is it?"}},
     "tenant_create_key": {
         "narrow": {"name": "nightly", "scopes": ["read", "write"], "expires_days": 90},
-    }
+    },
 }
 ANSWERS: Mapping[str, Any] = {
+    "cache_read": {
+        "object": "list",
+        "data": [
+            {
+                "object": "answer_cache.model",
+                "model": "qwen3-vl-4b",
+                "answers": 840_000,
+                "model_seconds": 33_600.0,
+            }
+        ],
+        "has_more": False,
+    },
+    "cache_forget": {"object": "answer_cache.forgotten", "forgotten": 1200},
     "tenant_list_keys": {"object": "list", "data": [KEY], "has_more": False},
     "tenant_create_key": {**KEY, "key": "vq_4f9aB2..."},
     "tenant_revoke_key": {**KEY, "revoked_at": NOW + 60},

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends
 
+from app.answer_keys import CacheMode
 from app.auth import Tenant
 from app.jobs import Jobs, JobWish
 from app.lines import MAX_LINE_BYTES
@@ -69,4 +70,5 @@ def _wish(body: JobCreate) -> JobWish:
         params=body.model_dump(include=PARAMS, exclude_none=True),
         deadline_s=body.deadline_s,
         priority=Priority(body.priority),
+        cache=CacheMode(body.cache) if body.cache else None,
     )

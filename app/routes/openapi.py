@@ -23,6 +23,7 @@ TAGS = {
     "responses": "The same in the words of the Responses API, whole.",
     "models": "The models that are served, and their aliases.",
     "webhooks": "Where events of batches are sent.",
+    "cache": "(ours) Answers that are kept, so that nothing is asked twice.",
     "tenant": "(ours) Keys, usage and the audit log: for keys with the scope `admin`.",
     "health": "For probes and Prometheus; no key is needed.",
 }

@@ -18,6 +18,7 @@ from app.schemas import (
     BatchList,
     BatchObject,
     BatchUsage,
+    CacheUse,
     ErrorCount,
     ErrorList,
     FileList,
@@ -168,6 +169,12 @@ def _extras(batch: BatchRow) -> BatchExtras:
         pace=batch.pace if is_running else None,
         estimated_completion_at=unix_or_none(end),
         errors_by_code=[_error_count(one) for one in counts],
+        cache=CacheUse(
+            mode=batch.cache,
+            answered=batch.cached_answers,
+            model_seconds_saved=round(batch.saved_model_s, 6),
+        ),
+        model_seconds=round(batch.model_s, 6),
         waiting_for="image_quota" if batch.images_spent else None,
     )
 

@@ -13,6 +13,7 @@ from app.runs.inputs import IMAGE, PLAIN, Input, Kind, columns_of, sample_of
 from app.runs.notebook import Notebook
 from app.runs.pictures import NAME, Found, find_pictures, places, send_pictures, write_copy
 from vqueue import Client, Question, Table
+from vqueue.inputs import CacheMode
 
 Say = Callable[[str], None]
 Sent = Callable[[int, int], None]
@@ -32,6 +33,7 @@ class Wish:
     image_folder: Path | None = None
     window: str = "24h"
     strict: bool = False
+    cache: CacheMode | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Result, RowMapping, text
 from sqlalchemy.orm import Session
 
+from app.answer_keys import CacheMode
 from app.errors import LineError
 from app.states import BatchStatus, Priority
 
@@ -49,6 +50,7 @@ class NewBatch:
     is_dry_run: bool = False
     is_strict: bool = False
     key_id: str | None = None
+    cache: CacheMode = CacheMode.OFF
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,10 @@ class BatchRow:
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
+    cache: CacheMode
+    cached_answers: int
+    model_s: float
+    saved_model_s: float
     images_spent: bool
     pace: float | None
     pace_at: datetime | None
@@ -119,11 +125,11 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
             INSERT INTO batches (id, tenant_id, key_id, status, endpoint, input_file_id, completion_window,
                                  metadata, output_expires_after_s, request_hash, idempotency_key, priority,
                                  brake_share, brake_after, retry_of, retry_states, input_table,
-                                 is_dry_run, is_strict, expires_at)
+                                 is_dry_run, is_strict, cache, expires_at)
             VALUES (:id, :tenant_id, :key_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
-                    CAST(:input_table AS json), :is_dry_run, :is_strict,
+                    CAST(:input_table AS json), :is_dry_run, :is_strict, :cache,
                     now() + :window_s * interval '1 second')
             RETURNING *, {SEEN}
             """  # noqa: S608 - a piece of our own
@@ -242,6 +248,7 @@ def _batch(row: RowMapping) -> BatchRow:
             **values,
             "status": BatchStatus(row["status"]),
             "priority": Priority(row["priority"]),
+            "cache": CacheMode(row["cache"]),
             "errors": tuple(LineError(**error) for error in row["errors"] or ()),
             "errors_by_code": tuple(ErrorCount(**error) for error in row["errors_by_code"]),
         }

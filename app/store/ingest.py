@@ -10,6 +10,7 @@ from psycopg2.errors import UniqueViolation
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.answer_keys import CacheMode
 from app.errors import LineError
 from app.states import JobState, Priority
 from app.store.journal import NOTE_ERRORS, NOTE_RESULTS
@@ -17,7 +18,8 @@ from app.store.quotas import QuotaUse
 
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
-    "waiting_on, deadline, priority, error_code, error_message, error_param, finished_at"
+    "waiting_on, deadline, priority, error_code, error_message, error_param, finished_at, cache, "
+    "question_hash"
 )
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
@@ -61,6 +63,7 @@ class IngestTask:
     filename: str = ""
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
     quota: QuotaUse | None = None  # the tenant's other jobs, where there is a limit
+    cache: CacheMode = CacheMode.OFF
 
 
 class EndedRow(Protocol):
@@ -89,6 +92,7 @@ class JobRow:
     image_ids: Sequence[int] = ()
     waiting_on: frozenset[int] = frozenset()
     error: LineError | None = None
+    question_hash: bytes | None = None  # where the answer cache may be used
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
-                      b.is_dry_run, b.is_strict, b.report,
+                      b.is_dry_run, b.is_strict, b.report, b.cache,
                       b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
@@ -135,7 +139,10 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
         {"lease": lease_s},
     ).mappings()
     found = row.one_or_none()
-    return IngestTask(**{**found, "priority": Priority(found["priority"])}) if found else None
+    if found is None:
+        return None
+    chosen = {"priority": Priority(found["priority"]), "cache": CacheMode(found["cache"])}
+    return IngestTask(**{**found, **chosen})
 
 
 def draw_job_ids(session: Session, count: int) -> Sequence[int]:
@@ -311,6 +318,8 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         _escaped(error.message if error else None),
         _escaped(error.param if error else None),
         "now" if error else _NULL,
+        str(task.cache.bits if row.question_hash else 0),
+        f"\\\\x{row.question_hash.hex()}" if row.question_hash else _NULL,
     )
     return "\t".join(values) + "\n"
 

@@ -30,6 +30,8 @@ class NewJob:
     deadline: datetime | None = None
     priority: Priority = Priority.STANDARD
     key_id: str | None = None
+    cache: int = 0  # bits of app.answer_keys
+    question_hash: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class ClaimedJob:
     warm: bool = False  # its batch is there to fill caches
     priority: Priority = Priority.STANDARD
     left_s: float | None = None  # from claimed to its own deadline
+    answer_key: bytes | None = None  # to keep its answer by
 
 
 @dataclass(frozen=True)
@@ -91,9 +94,10 @@ def insert_job(session: Session, job: NewJob) -> int:
         text(
             """
             INSERT INTO jobs (tenant_id, key_id, custom_id, model, priority, state, prompt, params, image_ids,
-                              image_group, waiting_on, deadline)
+                              image_group, waiting_on, deadline, cache, question_hash)
             VALUES (:tenant_id, :key_id, :custom_id, :model, :priority, :state, CAST(:prompt AS json),
-                    CAST(:params AS json), CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline)
+                    CAST(:params AS json), CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline,
+                    :cache, :question_hash)
             RETURNING id
             """
         ),
@@ -110,6 +114,8 @@ def insert_job(session: Session, job: NewJob) -> int:
             "image_group": job.image_ids[0] if job.image_ids else 0,
             "waiting_on": len(set(job.waiting_image_ids)),
             "deadline": job.deadline,
+            "cache": job.cache,
+            "question_hash": job.question_hash,
         },
     ).scalar_one()
     insert_waits(session, [(image_id, job_id) for image_id in set(job.waiting_image_ids)])
@@ -180,7 +186,7 @@ CLAIM = Prepared(
               coalesce(tenant_name, '') AS tenant_name,
               coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,
               coalesce(found.metadata->>'vqueue_warm' = 'on', false) AS warm, priority,
-              CAST(extract(epoch FROM deadline - now()) AS float8) AS left_s
+              CAST(extract(epoch FROM deadline - now()) AS float8) AS left_s, answer_key
     """,
     {"ids": "bigint[]", "worker": "text", "lease": "float8"},
 )
@@ -200,8 +206,9 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
 
 def _claimed(*values: Any) -> ClaimedJob:
     """By place, as to read a row's columns by their names cost more than half of a claim."""
-    *others, priority, left_s = values
-    return ClaimedJob(*others, priority=Priority(priority), left_s=left_s)
+    *others, priority, left_s, key = values
+    answer_key = None if key is None else bytes(key)
+    return ClaimedJob(*others, priority=Priority(priority), left_s=left_s, answer_key=answer_key)
 
 
 def awaited_images(

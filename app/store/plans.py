@@ -1,10 +1,12 @@
 """What the dispatcher reads and moves: the window on the broker, who wants what, ready jobs."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
 from app.planner import Chunk, Demand, DirectJobs, Lane, OpenBatches
@@ -25,7 +27,7 @@ DUE = "state = 'ready' AND (not_before IS NULL OR not_before <= now())"
 OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
 DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
                         AND model = w.model AND priority = w.priority AND {DUE}"""
-CANDIDATE = "id, image_group, image_ids, alone"
+CANDIDATE = "id, image_group, image_ids, alone, cache, question_hash"
 NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
@@ -38,6 +40,8 @@ class Candidate:
     image_ids: Sequence[int]
     alone: bool
     tenant_id: str = ""
+    cache: int = 0  # bits of app.answer_keys
+    question_hash: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -169,8 +173,7 @@ def lock_ready(session: Session, granted: Sequence[tuple[Demand, int]]) -> list[
     ).all()
     piles: list[list[Candidate]] = [[] for _ in granted]
     for row in sorted(rows, key=lambda row: (row.place, row.n, row.image_group, row.id)):
-        lane = granted[row.place][0].lane
-        piles[row.place].append(Candidate(row.id, lane, row.image_ids, row.alone))
+        piles[row.place].append(_candidate(row, granted[row.place][0]))
     return piles
 
 
@@ -182,7 +185,7 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
     rows = session.execute(
         text(
             f"""
-            SELECT j.id, j.tenant_id, j.model, j.image_ids,
+            SELECT j.id, j.tenant_id, j.model, j.image_ids, j.cache, j.question_hash,
                    CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority
             FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
             WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
@@ -195,23 +198,28 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
     ).all()
     found = [(row, Lane(row.model, Priority(row.priority))) for row in rows]
     return [
-        Candidate(row.id, lane, row.image_ids, alone=True, tenant_id=row.tenant_id)
+        Candidate(row.id, lane, row.image_ids, True, row.tenant_id, row.cache, _bytes(row.question_hash))
         for row, lane in found
         if lane in lanes
     ]
 
 
-def mark_queued(session: Session, chunks: Sequence[Chunk]) -> None:
-    """Note jobs as sent, in the order of their chunks. Only after the broker has confirmed them."""
+def mark_queued(
+    session: Session, chunks: Sequence[Chunk], keys: Mapping[int, bytes] = MappingProxyType({})
+) -> None:
+    """Note jobs as sent, in the order of their chunks, and the keys of answers that are to be kept.
+
+    Only after the broker has confirmed them.
+    """
     jobs = [(job_id, chunk.priority, place) for place, chunk in enumerate(chunks) for job_id in chunk.job_ids]
     session.execute(
         text(
             """
-            UPDATE jobs SET state = 'queued', priority = sent.priority,
+            UPDATE jobs SET state = 'queued', priority = sent.priority, answer_key = sent.key,
                             sent_at = clock.moment + sent.place * interval '1 microsecond'
             FROM (SELECT clock_timestamp() AS moment) AS clock,
-                 unnest(CAST(:ids AS bigint[]), CAST(:priorities AS text[]), CAST(:places AS int[]))
-                     AS sent(id, priority, place)
+                 unnest(CAST(:ids AS bigint[]), CAST(:priorities AS text[]), CAST(:places AS int[]),
+                        CAST(:keys AS bytea[])) AS sent(id, priority, place, key)
             WHERE jobs.id = sent.id AND jobs.state = 'ready'
             """
         ),
@@ -219,8 +227,25 @@ def mark_queued(session: Session, chunks: Sequence[Chunk]) -> None:
             "ids": [job_id for job_id, _, _ in jobs],
             "priorities": [priority for _, priority, _ in jobs],
             "places": [place for _, _, place in jobs],
+            "keys": [keys.get(job_id) for job_id, _, _ in jobs],
         },
     )
+
+
+def _candidate(row: Row[tuple[Any, ...]], demand: Demand) -> Candidate:
+    return Candidate(
+        row.id,
+        demand.lane,
+        row.image_ids,
+        row.alone,
+        demand.tenant_id,
+        row.cache,
+        _bytes(row.question_hash),
+    )
+
+
+def _bytes(value: memoryview | None) -> bytes | None:
+    return None if value is None else bytes(value)
 
 
 def _as_json(wanted: Sequence[tuple[Demand, int]]) -> str:

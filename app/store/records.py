@@ -26,6 +26,7 @@ class AnswerRow:
     logprobs: Json = None
     notes: Sequence[str] = ()
     reasoning: str | None = None
+    model_s: float = 0.0  # of the model's time
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ RECORD = Prepared(
     f"""
     WITH given AS (
         SELECT * FROM unnest(:ids, :attempts, :texts, :reasons, :prompts, :cached, :completions, :logprobs,
-                             :notes, :reasonings)
+                             :notes, :reasonings, :seconds)
         AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
-             logprobs, notes, reasoning)),
+             logprobs, notes, reasoning, model_s)),
     locked AS (
         SELECT id, state, attempt FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
     ended AS (
@@ -65,19 +66,19 @@ RECORD = Prepared(
         WHERE jobs.id = locked.id AND locked.state = 'running' RETURNING jobs.id, jobs.batch_id),
     stored AS (
         INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                             completion_tokens, model, revision, logprobs, notes, reasoning)
+                             completion_tokens, model, revision, logprobs, notes, reasoning, model_s)
         SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
-               g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning
+               g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning, g.model_s
         FROM given g JOIN ended ON ended.id = g.id),
     {ENDED_BY_BATCH},
     used AS (
         SELECT ended.batch_id, sum(g.prompt_tokens) AS prompt, sum(g.cached_tokens) AS cached,
-               sum(g.completion_tokens) AS completion
+               sum(g.completion_tokens) AS completion, sum(g.model_s) AS model_s
         FROM ended JOIN given g ON g.id = ended.id GROUP BY ended.batch_id),
     counted AS (
         UPDATE batches SET completed = completed + n, prompt_tokens = prompt_tokens + prompt,
             cached_tokens = cached_tokens + cached,
-            completion_tokens = completion_tokens + completion
+            completion_tokens = completion_tokens + completion, model_s = batches.model_s + used.model_s
         FROM counts JOIN used USING (batch_id) WHERE batches.id = counts.batch_id
         RETURNING batches.id, completed + failed AS seq),
     {NOTE_RESULTS}
@@ -94,6 +95,7 @@ RECORD = Prepared(
         "logprobs": "json[]",
         "notes": "json[]",
         "reasonings": "text[]",
+        "seconds": "float8[]",
         "model": "text",
         "revision": "text",
     },
@@ -117,6 +119,7 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
             "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
             "reasonings": [row.reasoning for row in rows],
+            "seconds": [row.model_s for row in rows],
             "model": model,
             "revision": revision,
         },

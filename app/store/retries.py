@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.answer_keys import CacheMode
 from app.states import BatchStatus, Priority
 
 
@@ -29,6 +30,7 @@ class EndedBatch:
     failed: int
     bad_lines: int
     explained: int
+    cache: CacheMode
 
 
 def lock_batch(session: Session, tenant_id: str, batch_id: str) -> EndedBatch | None:
@@ -51,6 +53,9 @@ def lock_batch(session: Session, tenant_id: str, batch_id: str) -> EndedBatch | 
     if row is None:
         return None
     values = {field.name: row[field.name] for field in fields(EndedBatch)}
-    return EndedBatch(
-        **{**values, "status": BatchStatus(row["status"]), "priority": Priority(row["priority"])}
-    )
+    chosen = {
+        "status": BatchStatus(row["status"]),
+        "priority": Priority(row["priority"]),
+        "cache": CacheMode(row["cache"]),
+    }
+    return EndedBatch(**{**values, **chosen})

@@ -1,0 +1,53 @@
+"""Gives ready jobs the answers that are kept, and lets them wait for those that are on their way."""
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+from sqlalchemy.orm import Session
+
+from app import telemetry
+from app.known import Sorted, find_keys, sort_out
+from app.store import answer_cache as store
+from app.store.answer_cache import Given
+from app.store.images import ImageRow
+from app.store.plans import Candidate
+
+NOTHING = Given(frozenset(), 0.0)
+
+log = structlog.get_logger()
+
+
+class KnownAnswers:
+    """`shared` are the names or ids of the tenants that share their caches."""
+
+    def __init__(self, shared: Sequence[str]) -> None:
+        self._shared = shared
+
+    def sort_out(
+        self, session: Session, candidates: Sequence[Candidate], images: Mapping[int, ImageRow]
+    ) -> Sorted:
+        """Look up what is known of ready jobs, which stay locked until the transaction ends."""
+        if not any(one.cache for one in candidates):
+            return Sorted(asked=candidates)
+        sharing = store.find_sharing(session, self._shared) if self._shared else ()
+        keys = find_keys(candidates, images, sharing)
+        engines = store.read_engines(session)
+        prints = {keys[one.id]: engines.get(one.lane.model, "") for one in candidates if one.id in keys}
+        kept = store.find_kept(session, list(prints.items()))
+        asked = store.find_asked(session, [key for key in prints if key not in kept])
+        return sort_out(candidates, keys, {key: prints[key] for key in kept}, asked)
+
+    def settle(self, session: Session, found: Sorted) -> Given:
+        """End the jobs whose answers are kept, and put those aside that wait; what was given."""
+        if found.waiting:
+            store.await_answers(session, found.waiting)
+        return store.give_answers(session, found.known) if found.known else NOTHING
+
+
+def tell_given(given: Given, *, waiting: int) -> None:
+    """Once it is committed."""
+    telemetry.ANSWERS_CACHED.inc(len(given.job_ids))
+    telemetry.MODEL_SECONDS_SAVED.inc(given.saved_s)
+    telemetry.JOBS_ENDED.labels("completed", "").inc(len(given.job_ids))
+    if given.job_ids or waiting:
+        log.info("answers_given", jobs=len(given.job_ids), waiting=waiting, saved_s=round(given.saved_s, 3))

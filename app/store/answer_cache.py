@@ -1,0 +1,320 @@
+"""Kept answers: found, given to jobs, added, forgotten; and the jobs that wait for one on its way."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.states import Priority
+from app.store.jobs import Json
+from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
+
+# What a reader of an answer is told where it was kept (docs/answer-cache.md).
+CACHED = "answer_cached"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An answer to keep, and the key that it is found by."""
+
+    key: bytes
+    tenant_id: str
+    question_id: bytes
+    text: str
+    finish_reason: str
+    model_s: float
+    logprobs: Json = None
+    notes: Sequence[str] = ()
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What jobs were given from the cache: how many, and what it once took a model."""
+
+    job_ids: frozenset[int]
+    saved_s: float
+
+
+def note_engine(session: Session, *, model: str, fingerprint: str) -> None:
+    """Tell which engine answers for a model from now on: other engines' answers are not given any more."""
+    session.execute(
+        text(
+            """
+            INSERT INTO engines (model, fingerprint) VALUES (:model, :fingerprint)
+            ON CONFLICT (model) DO UPDATE SET fingerprint = EXCLUDED.fingerprint, seen_at = now()
+            """
+        ),
+        {"model": model, "fingerprint": fingerprint},
+    )
+
+
+def read_engines(session: Session) -> dict[str, str]:
+    """The fingerprint of the engine that answered for each model last."""
+    rows = session.execute(text("SELECT model, fingerprint FROM engines"))
+    return {row.model: row.fingerprint for row in rows}
+
+
+def find_sharing(session: Session, names: Collection[str]) -> set[str]:
+    """The ids of the tenants with these names or ids."""
+    rows = session.execute(
+        text("SELECT id FROM tenants WHERE id = ANY(:names) OR name = ANY(:names)"), {"names": list(names)}
+    )
+    return set(rows.scalars())
+
+
+def find_kept(session: Session, wanted: Sequence[tuple[bytes, str]]) -> set[bytes]:
+    """Which of these answers (key and fingerprint) are kept."""
+    rows = session.execute(
+        text(
+            """
+            SELECT key FROM unnest(CAST(:keys AS bytea[]), CAST(:prints AS text[])) AS w(key, fingerprint)
+            JOIN answer_cache USING (key, fingerprint) WHERE expires_at > now()
+            """
+        ),
+        {"keys": [key for key, _ in wanted], "prints": [fingerprint for _, fingerprint in wanted]},
+    )
+    return {bytes(key) for key in rows.scalars()}
+
+
+def find_asked(session: Session, keys: Sequence[bytes]) -> dict[bytes, set[Priority]]:
+    """Which of these questions jobs on the broker or in a worker ask, and of which class those are."""
+    rows = session.execute(
+        text(
+            """
+            SELECT answer_key, priority FROM jobs
+            WHERE answer_key = ANY(CAST(:keys AS bytea[])) AND state IN ('queued', 'running')
+            """
+        ),
+        {"keys": list(keys)},
+    )
+    found: dict[bytes, set[Priority]] = {}
+    for key, priority in rows:
+        found.setdefault(bytes(key), set()).add(Priority(priority))
+    return found
+
+
+def await_answers(session: Session, waiting: Sequence[tuple[int, bytes]]) -> None:
+    """Let ready jobs wait for answers that others have asked for."""
+    values = {"ids": [job_id for job_id, _ in waiting], "keys": [key for _, key in waiting]}
+    session.execute(
+        text(
+            """
+            WITH given AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS bytea[])) AS g(id, key)),
+            moved AS (
+                UPDATE jobs SET state = 'waiting', answer_key = given.key
+                FROM given WHERE jobs.id = given.id AND jobs.state = 'ready' RETURNING jobs.id, answer_key)
+            INSERT INTO answer_waits (answer_key, job_id) SELECT answer_key, id FROM moved
+            ON CONFLICT DO NOTHING
+            """
+        ),
+        values,
+    )
+
+
+def give_answers(session: Session, known: Sequence[tuple[int, bytes, str]]) -> Given:
+    """End ready jobs with the answers that are kept for them (job, key, fingerprint).
+
+    Such an answer has used no tokens and no model; what it says of itself has one note more.
+    """
+    rows = session.execute(
+        text(
+            f"""
+            WITH given AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS bytea[]), CAST(:prints AS text[]))
+                AS g(id, key, fingerprint)),
+            found AS (
+                SELECT given.id, c.* FROM given JOIN answer_cache c USING (key, fingerprint)
+                WHERE c.expires_at > now()),
+            ended AS (
+                UPDATE jobs SET state = 'completed', finished_at = now(), answer_key = NULL,
+                                error_code = NULL, error_message = NULL
+                FROM found WHERE jobs.id = found.id AND jobs.state = 'ready'
+                RETURNING jobs.id, jobs.batch_id, found.model_s),
+            stored AS (
+                INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
+                                     completion_tokens, model, revision, logprobs, notes, reasoning, model_s)
+                SELECT f.id, f.text, f.finish_reason, 0, 0, 0, f.model, f.revision, f.logprobs,
+                       CAST(coalesce(CAST(f.notes AS jsonb), '[]') || CAST(:note AS jsonb) AS json),
+                       f.reasoning, 0
+                FROM found f JOIN ended ON ended.id = f.id),
+            {ENDED_BY_BATCH},
+            saved AS (SELECT batch_id, sum(model_s) AS model_s FROM ended GROUP BY batch_id),
+            counted AS (
+                UPDATE batches SET completed = completed + n, cached_answers = cached_answers + n,
+                                   saved_model_s = saved_model_s + saved.model_s
+                FROM counts JOIN saved USING (batch_id) WHERE batches.id = counts.batch_id
+                RETURNING batches.id, completed + failed AS seq),
+            {NOTE_RESULTS}
+            SELECT id, model_s FROM ended
+            """  # noqa: S608 - pieces of our own
+        ),
+        {
+            "ids": [job_id for job_id, _, _ in known],
+            "keys": [key for _, key, _ in known],
+            "prints": [fingerprint for _, _, fingerprint in known],
+            "note": json.dumps([CACHED]),
+        },
+    ).all()
+    return Given(frozenset(row.id for row in rows), sum(row.model_s for row in rows))
+
+
+def keep_answers(
+    session: Session, kept: Sequence[Kept], *, model: str, revision: str, fingerprint: str, ttl_s: float
+) -> None:
+    """Keep answers for `ttl_s` seconds, instead of those that are kept by the same keys.
+
+    In the order of the keys, and before any other lock of the transaction but those on its jobs: two workers
+    that keep the same answers wait for each other in one order.
+    """
+    latest = {one.key: one for one in kept}
+    rows = [latest[key] for key in sorted(latest)]
+    if not rows:
+        return
+    session.execute(
+        text(
+            """
+            INSERT INTO answer_cache (key, fingerprint, tenant_id, model, question_id, text, finish_reason,
+                                      revision, logprobs, notes, reasoning, model_s, expires_at)
+            SELECT key, :fingerprint, tenant, :model, question, answer, reason, :revision, logprobs, notes,
+                   reasoning, model_s, now() + :ttl * interval '1 second'
+            FROM unnest(CAST(:keys AS bytea[]), CAST(:tenants AS text[]), CAST(:questions AS bytea[]),
+                        CAST(:texts AS text[]), CAST(:reasons AS text[]), CAST(:logprobs AS json[]),
+                        CAST(:notes AS json[]), CAST(:reasonings AS text[]), CAST(:seconds AS float8[]))
+                 WITH ORDINALITY AS g(key, tenant, question, answer, reason, logprobs, notes, reasoning,
+                                      model_s, place)
+            ORDER BY place
+            ON CONFLICT (key, fingerprint) DO UPDATE SET
+                text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason, revision = EXCLUDED.revision,
+                logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes, reasoning = EXCLUDED.reasoning,
+                model_s = EXCLUDED.model_s, created_at = now(), expires_at = EXCLUDED.expires_at
+            """
+        ),
+        {
+            "fingerprint": fingerprint,
+            "model": model,
+            "revision": revision,
+            "ttl": ttl_s,
+            "keys": [one.key for one in rows],
+            "tenants": [one.tenant_id for one in rows],
+            "questions": [one.question_id for one in rows],
+            "texts": [one.text for one in rows],
+            "reasons": [one.finish_reason for one in rows],
+            "logprobs": [json.dumps(one.logprobs) if one.logprobs is not None else None for one in rows],
+            "notes": [json.dumps(list(one.notes)) if one.notes else None for one in rows],
+            "reasonings": [one.reasoning for one in rows],
+            "seconds": [one.model_s for one in rows],
+        },
+    )
+
+
+def release(session: Session, keys: Collection[bytes]) -> int:
+    """Make the jobs ready that wait for these answers, whatever came of them; how many.
+
+    What others hold is left to `release_forsaken`: nothing is waited for here, as other locks are held.
+    """
+    released = session.execute(
+        text(
+            """
+            WITH waits AS (
+                DELETE FROM answer_waits WHERE (answer_key, job_id) IN (
+                    SELECT w.answer_key, w.job_id FROM answer_waits w JOIN jobs ON jobs.id = w.job_id
+                    WHERE w.answer_key = ANY(CAST(:keys AS bytea[])) AND jobs.state = 'waiting'
+                    ORDER BY w.job_id FOR UPDATE OF w, jobs SKIP LOCKED)
+                RETURNING job_id)
+            UPDATE jobs SET state = 'ready', answer_key = NULL FROM waits
+            WHERE jobs.id = waits.job_id AND jobs.state = 'waiting' RETURNING jobs.id
+            """
+        ),
+        {"keys": list(keys)},
+    )
+    return len(released.all())
+
+
+def release_forsaken(session: Session, *, limit: int) -> int:
+    """Make the jobs ready that wait for an answer which nobody is asked for any more; how many.
+
+    Whoever was asked has answered in the moment in which they began to wait, or has failed, went back or was
+    cancelled. One jump through the index for each answer that is waited for.
+    """
+    keys = session.execute(
+        text(
+            """
+            WITH RECURSIVE awaited AS (
+                (SELECT answer_key FROM answer_waits ORDER BY answer_key LIMIT 1)
+                UNION ALL
+                SELECT (SELECT w.answer_key FROM answer_waits w WHERE w.answer_key > a.answer_key
+                        ORDER BY w.answer_key LIMIT 1)
+                FROM awaited a WHERE a.answer_key IS NOT NULL)
+            SELECT answer_key FROM awaited a
+            WHERE answer_key IS NOT NULL AND NOT EXISTS (
+                SELECT FROM jobs WHERE jobs.answer_key = a.answer_key AND state IN ('queued', 'running'))
+            LIMIT :limit
+            """
+        ),
+        {"limit": limit},
+    )
+    forsaken = [bytes(key) for key in keys.scalars()]
+    if not forsaken:
+        return 0
+    released = release(session, forsaken)
+    session.execute(
+        text(
+            """
+            DELETE FROM answer_waits w USING jobs
+            WHERE w.answer_key = ANY(CAST(:keys AS bytea[])) AND jobs.id = w.job_id
+              AND jobs.state <> 'waiting'
+            """
+        ),
+        {"keys": forsaken},
+    )
+    return released
+
+
+def forget(session: Session, tenant_id: str, *, model: str | None, question_id: bytes | None) -> int:
+    """Drop a tenant's kept answers: of a model, to a question, or all; how many."""
+    dropped = session.execute(
+        text(
+            """
+            DELETE FROM answer_cache
+            WHERE tenant_id = :tenant AND model = coalesce(:model, model)
+              AND question_id = coalesce(CAST(:question AS bytea), question_id)
+            RETURNING 1
+            """
+        ),
+        {"tenant": tenant_id, "model": model, "question": question_id},
+    )
+    return len(dropped.all())
+
+
+def delete_expired(session: Session, *, limit: int) -> int:
+    """Drop answers that were kept for long enough; how many."""
+    dropped = session.execute(
+        text(
+            """
+            DELETE FROM answer_cache WHERE (key, fingerprint) IN (
+                SELECT key, fingerprint FROM answer_cache WHERE expires_at <= now()
+                ORDER BY expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)
+            RETURNING 1
+            """
+        ),
+        {"limit": limit},
+    )
+    return len(dropped.all())
+
+
+def count_kept(session: Session, tenant_id: str) -> Mapping[str, tuple[int, float]]:
+    """A tenant's kept answers by model, and the seconds that they once took."""
+    rows = session.execute(
+        text(
+            """
+            SELECT model, count(*) AS n, sum(model_s) AS seconds FROM answer_cache
+            WHERE tenant_id = :tenant AND expires_at > now() GROUP BY model ORDER BY model
+            """
+        ),
+        {"tenant": tenant_id},
+    )
+    return {row.model: (row.n, row.seconds) for row in rows}
