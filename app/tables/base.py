@@ -12,6 +12,7 @@ Cell = str | bytes | None
 
 # As much as a line of JSON Lines: an image of 20 MiB is 27 MiB of base64.
 MAX_ROW_CHARS = 32 * MIB
+MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ import csv
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import StringIO
 
-from app.tables.base import MAX_ROW_CHARS, Row, RowProblem, refused
+from app.tables.base import MAX_ROW_CHARS, MOST_COLUMNS, Row, RowProblem, refused
 from app.tables.columns import count_found
 from app.tables.text import TextFile
 
 DELIMITERS = (",", "\t", ";", "|")
-MOST_COLUMNS = 10_000
 _SEP = "sep="  # a first line of spreadsheets that names the delimiter
 
 csv.field_size_limit(MAX_ROW_CHARS)

@@ -199,3 +199,22 @@ def test_a_prefix_that_is_not_listed_yet_has_no_rows(desk: Desk, exports: Export
         rows_of(exports, desk, batch_id)
     assert caught.value.code == "not_listed_yet"
     assert rows_of(exports, desk, batch_id, columns=Columns.ANSWERS) == []
+
+
+def test_parquet_comes_back_whatever_its_columns_are_called_and_hold(
+    desk: Desk, ingest: Ingest, exports: Exports
+) -> None:
+    arrays = [
+        pa.array(["https://a.example/1.jpg"]),
+        pa.array(["x"]),
+        pa.array(["y"]),
+        pa.array([0], pa.timestamp("s", "Mars/Phobos")),
+        pa.array([b"\xff"]).view(pa.string()),
+    ]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(arrays, names=["image", "a", "a", "when", "bad"]), out)
+    batch_id = submitted(desk, ingest, out.getvalue(), "in.parquet", **IMAGES)
+    work(desk, batch_id, {"1": "red"})
+    (row,) = rows_of(exports, desk, batch_id)
+    assert (row["a"], row["a_2"], row["when"]) == ("x", "y", "1970-01-01T00:00:00+00:00[Mars/Phobos]")
+    assert (row["bad"], row["answer"]) == (None, "red")
