@@ -33,8 +33,9 @@ class KnownAnswers:
         keys = find_keys(candidates, images, sharing)
         engines = store.read_engines(session)
         prints = {keys[one.id]: engines.get(one.lane.model, "") for one in candidates if one.id in keys}
+        # In this order: who has answered between the two has kept the answer before it is looked for.
+        asked = store.find_asked(session, list(prints))
         kept = store.find_kept(session, list(prints.items()))
-        asked = store.find_asked(session, [key for key in prints if key not in kept])
         return sort_out(candidates, keys, {key: prints[key] for key in kept}, asked)
 
     def settle(self, session: Session, found: Sorted) -> Given:

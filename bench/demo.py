@@ -56,6 +56,7 @@ def through_vqueue(entries: Sequence[Entry], threads: int) -> Run:
             "VQUEUE_FETCH_PORTS": str(port),
             "VQUEUE_TORCH_THREADS": str(threads),
             "VQUEUE_DTYPE": "float32",
+            "VQUEUE_ANSWER_CACHE": "off",
         }
         with running(Path(folder) / "vqueue", variables=variables) as system:
             client = system.client()

@@ -110,6 +110,7 @@ def _settings(plan: RunPlan, servers: Servers, host: Host, name: str) -> Setting
         step_rows=1 if plan.engine == "fake" else 4,
         torch_threads=1,
         window_jobs=32,
+        answer_cache="off",  # every job is to be on its way for long
         crash_attempts=100,
         job_attempts=100,
         fetch_attempts=100,

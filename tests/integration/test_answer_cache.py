@@ -255,3 +255,27 @@ def test_answers_that_two_workers_keep_at_once_stand_once(mill: Mill, desk: Desk
     ask(mill, desk, same(3), CacheMode.WRITE)
     assert mill.runs == 3
     assert desk.count("answer_cache") == 1
+
+
+def test_an_answer_that_comes_while_the_dispatcher_looks_is_not_asked_for_again(
+    mill: Mill, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.submit(same(1), cache=CacheMode.ON)
+    mill.read()
+    mill.send()
+    batch_id = desk.submit(same(1), cache=CacheMode.ON)
+    mill.read()
+    for name in ("find_asked", "find_kept"):
+        look = getattr(answer_cache, name)
+
+        def look_and_work(*given: Any, look: Any = look) -> Any:
+            found = look(*given)
+            mill.work()
+            return found
+
+        monkeypatch.setattr(answer_cache, name, look_and_work)
+    mill.send()
+    monkeypatch.undo()
+    mill.dispatcher.reap()
+    mill.grind()
+    assert (texts(desk, batch_id), mill.runs) == (["0"], 1)
