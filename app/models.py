@@ -411,6 +411,42 @@ engines = Table(
     moment("seen_at", nullable=False, now=True),
 )
 
+# What answers under a choice list or a JSON schema say, value by value; with what they are found by.
+labels = Table(
+    "labels",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True),
+    Column("field", Text(collation="C"), primary_key=True),  # '' for the answer as a whole
+    Column("place", SmallInteger, primary_key=True),  # in a list of values
+    Column("value", Text, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("batch_id", Text),
+    Column("question", Text),
+    Column("item", Text),
+    Column("policy_version", Text),
+    Column("model", Text, nullable=False),
+    moment("created_at", nullable=False, now=True),
+    Index("ix_labels_newest", "tenant_id", "created_at", "job_id", "field", "place"),
+    Index("ix_labels_question", "tenant_id", "question", "value", "created_at"),
+    Index("ix_labels_batch", "batch_id", "created_at", "job_id", "field", "place"),
+    Index("ix_labels_item", "tenant_id", "item"),
+)
+
+# What people say of a field of an answer.
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True),
+    Column("field", Text(collation="C"), primary_key=True),
+    Column("tenant_id", Text, nullable=False),
+    Column("verdict", Text, nullable=False),  # confirm or overturn
+    Column("label", JSON),  # the right value of what was overturned
+    Column("note", Text),
+    Column("key_id", Text),
+    moment("at", nullable=False, now=True),
+    Index("ix_reviews_tenant_id_job_id_field", "tenant_id", "job_id", "field"),
+)
+
 # A batch's jobs in the order in which they ended: a row's jobs are its results up to number `seq`.
 results = Table(
     "results",
