@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from app import heap, telemetry
 from app.answer_keys import CacheMode
+from app.answers import Answers
 from app.audit import AuditLog
 from app.auth import Keys
 from app.batches import Batches, default_brake
@@ -32,6 +33,7 @@ from app.posting import make_poster
 from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.retrying import Retries
+from app.routes.answers import answer_routes
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
 from app.routes.chat import chat_routes
@@ -80,6 +82,7 @@ class Services:
     batches: Batches
     progress: Progress
     exports: Exports
+    answers: Answers
     retries: Retries
     placer: Placer
     jobs: Jobs
@@ -139,6 +142,7 @@ def wire(settings: Settings) -> Services:
         ),
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
+        answers=Answers(sessions=sessions),
         retries=Retries(sessions=sessions, limits=limits, brake=brake),
         placer=placer,
         jobs=jobs,
@@ -185,6 +189,7 @@ def build_app(services: Services) -> FastAPI:
         batch_routes(batches=services.batches, caller=caller),
         progress_routes(progress=services.progress, retries=services.retries, caller=caller),
         export_routes(exports=services.exports, caller=caller),
+        answer_routes(answers=services.answers, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),

@@ -14,7 +14,7 @@ from vqueue.errors import (
     Unreachable,
     VqueueError,
 )
-from vqueue.inputs import FailureBrake, Question, Table
+from vqueue.inputs import AnswerFilters, FailureBrake, Question, ReviewState, Table, Verdict
 from vqueue.types import (
     Batch,
     BatchExtras,
@@ -26,13 +26,18 @@ from vqueue.types import (
     Job,
     JobAnswer,
     KeptModel,
+    LabelCount,
+    LabelledAnswer,
+    LabelledAnswerPage,
     LineError,
     RequestCounts,
     Result,
     ResultPage,
+    Review,
 )
 
 __all__ = [
+    "AnswerFilters",
     "ApiError",
     "AsyncClient",
     "BadRequest",
@@ -50,6 +55,9 @@ __all__ = [
     "Job",
     "JobAnswer",
     "KeptModel",
+    "LabelCount",
+    "LabelledAnswer",
+    "LabelledAnswerPage",
     "LineError",
     "NotFound",
     "Question",
@@ -57,10 +65,13 @@ __all__ = [
     "RequestCounts",
     "Result",
     "ResultPage",
+    "Review",
+    "ReviewState",
     "ServerFault",
     "Table",
     "TooLarge",
     "Unauthorized",
     "Unreachable",
+    "Verdict",
     "VqueueError",
 ]

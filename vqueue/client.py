@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
-from vqueue import calls
+from vqueue import answer_calls, calls
 from vqueue.calls import Call
 from vqueue.trials import FIRST_PAUSE_S, Trial, part_of
 from vqueue.types import Result
@@ -66,6 +66,11 @@ class Calls:
     delete_job = Method(calls.delete_job)
     kept_answers = Method(calls.kept_answers)
     forget_answers = Method(calls.forget_answers)
+    answers = Method(answer_calls.answers)
+    count_answers = Method(answer_calls.count_answers)
+    review = Method(answer_calls.review)
+    delete_review = Method(answer_calls.delete_review)
+    corrections = Method(answer_calls.corrections)
 
     def __init__(
         self,

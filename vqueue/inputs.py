@@ -1,5 +1,6 @@
 """The shapes of what a caller hands over: tables with their questions, and the failure brake."""
 
+from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict
 
 States = Literal["failed", "expired", "cancelled"]
@@ -8,6 +9,8 @@ Priority = Literal["standard", "background"]
 ExportFormat = Literal["csv", "parquet", "ndjson", "jsonl"]
 ExportRows = Literal["all", "completed", "failed"]
 Purpose = Literal["batch", "vision", "user_data"]
+Verdict = Literal["confirm", "overturn"]
+ReviewState = Literal["none", "confirmed", "overturned"]
 
 
 class Question(TypedDict):
@@ -37,3 +40,18 @@ class FailureBrake(TypedDict):
 
     share: float
     after: NotRequired[int | None]
+
+
+class AnswerFilters(TypedDict, total=False):
+    """Which labelled answers; a time is a datetime, Unix seconds or ISO 8601, and `until` not included."""
+
+    batch_id: str | None
+    question: str | None
+    item: str | None
+    label: str | None
+    field: str | None
+    policy_version: str | None
+    model: str | None
+    review: ReviewState | None
+    since: datetime | int | str | None
+    until: datetime | int | str | None

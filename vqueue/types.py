@@ -145,6 +145,58 @@ class ResultPage(Answered):
     ended: bool = False
 
 
+class Review(Answered):
+    """`label` is the right value of what was overturned."""
+
+    job_id: str
+    field: str = ""
+    verdict: str
+    label: Any = None
+    note: str | None = None
+    key_id: str | None = None
+    reviewed_at: int | None = None
+
+
+class LabelledAnswer(Answered):
+    """One label of an answer; `field` is '' for the answer as a whole."""
+
+    id: str
+    job_id: str
+    batch_id: str | None = None
+    item: str | None = None
+    question: str | None = None
+    field: str = ""
+    label: str
+    text: str = ""
+    model: str = ""
+    revision: str = ""
+    notes: list[str] = []
+    policy_version: str | None = None
+    created_at: int = 0
+    review: Review | None = None
+
+
+class LabelledAnswerPage(Answered):
+    """`last_id` is the `after` of the next page."""
+
+    data: list[LabelledAnswer]
+    last_id: str | None = None
+    has_more: bool = False
+
+
+class LabelCount(Answered):
+    """How many labels; what was not grouped by is None."""
+
+    label: str | None = None
+    field: str | None = None
+    question: str | None = None
+    policy_version: str | None = None
+    day: str | None = None
+    model: str | None = None
+    review: str | None = None
+    count: int
+
+
 class JobAnswer(Answered):
     text: str
     finish_reason: str

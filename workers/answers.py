@@ -1,5 +1,8 @@
 """From the engine's answer to the row that is stored. Pure."""
 
+from collections.abc import Collection, Sequence
+
+from app.labels import Label, read_labels
 from app.results import StoredLogprobs
 from app.store.jobs import ClaimedJob
 from app.store.records import AnswerRow
@@ -27,6 +30,18 @@ def answer_row(job: ClaimedJob, answer: Answer, *, model_s: float = 0.0) -> Answ
         reasoning=reasoning or None,
         model_s=model_s,
     )
+
+
+def labels_of(
+    claimed: Sequence[ClaimedJob], answers: Sequence[AnswerRow], recorded: Collection[int]
+) -> dict[int, list[Label]]:
+    """What those of the answers say that were recorded, by job."""
+    constraints = {job.id: job.params.get("constraint") for job in claimed}
+    return {
+        answer.job_id: read_labels(constraints[answer.job_id], answer.text)
+        for answer in answers
+        if answer.job_id in recorded
+    }
 
 
 def storable(text: str) -> str:

@@ -9,10 +9,11 @@ from app.answer_keys import fingerprint, last_words, question_id
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.images import NORMALISER_VERSION
-from app.store import answer_cache, records
+from app.store import answer_cache, labels, records
 from app.store.answer_cache import Kept
 from app.store.jobs import ClaimedJob, Held
 from app.store.records import AnswerRow, FailureRow, ReturnRow
+from workers.answers import labels_of
 from workers.engine.base import Note
 from workers.pool import EnginePool, Resident
 from workers.telling import Teller
@@ -55,6 +56,7 @@ class Recorder:
                 answered |= records.record_answers(
                     session, rows, model=engine.model, revision=engine.revision
                 )
+            labels.note_labels(session, labels_of(claimed, answers, answered))
             failed = records.record_failures(session, failures)
             returned = records.hand_back(session, returns)
             if keys := {job.answer_key for job in claimed if job.answer_key is not None}:

@@ -1,13 +1,12 @@
 """The options of the commands that hand work in: what to ask of which images."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Literal
 
 import typer
 
+from app.cli.options import sharing
 from app.cli.settings import ClientDataOption
 from app.runs import wish
 from app.runs.inputs import find_input
@@ -84,27 +83,4 @@ class Asked:
         return found
 
 
-def asking(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of `Asked`, which it is given as `asked`, before its own."""
-    own = {name: one for name, one in inspect.signature(command).parameters.items() if name != "asked"}
-    hints = get_type_hints(Asked, include_extras=True) | get_type_hints(command, include_extras=True)
-    named = {one.name for one in fields(Asked)}
-
-    def run(**given: Any) -> None:
-        asked = Asked(**{name: given.pop(name) for name in list(given) if name in named})
-        command(asked=asked, **given)
-
-    of_asked = [
-        inspect.Parameter(
-            one.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if one.default is MISSING else one.default,
-            annotation=hints[one.name],
-        )
-        for one in fields(Asked)
-    ]
-    its_own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own.values()]
-    run.__signature__ = inspect.Signature([*of_asked, *its_own])  # pyright: ignore[reportFunctionMemberAccess]
-    run.__annotations__ = {one.name: hints[one.name] for one in (*of_asked, *its_own)}
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    return run
+asking = sharing(Asked, "asked")

@@ -14,6 +14,7 @@ from app.cli import (
     doctor,
     failures,
     keys,
+    labels,
     local,
     processes,
     results,
@@ -66,6 +67,8 @@ app.command("usage")(usage.usage)
 app.add_typer(cache.cache)
 app.add_typer(keys.keys)
 app.add_typer(tenants.tenants)
+app.add_typer(labels.labels)
+app.add_typer(labels.review)
 processes.mount(app)
 
 

@@ -7,10 +7,20 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.routes import examples, examples_tenants, examples_webhooks
+from app.routes import examples, examples_labels, examples_tenants, examples_webhooks
 
-REQUESTS = {**examples.REQUESTS, **examples_webhooks.REQUESTS, **examples_tenants.REQUESTS}
-ANSWERS = {**examples.ANSWERS, **examples_webhooks.ANSWERS, **examples_tenants.ANSWERS}
+REQUESTS = {
+    **examples.REQUESTS,
+    **examples_webhooks.REQUESTS,
+    **examples_tenants.REQUESTS,
+    **examples_labels.REQUESTS,
+}
+ANSWERS = {
+    **examples.ANSWERS,
+    **examples_webhooks.ANSWERS,
+    **examples_tenants.ANSWERS,
+    **examples_labels.ANSWERS,
+}
 
 # OpenAPI is JSON of which we change pieces in place.
 Document = dict[str, Any]
@@ -18,6 +28,7 @@ Document = dict[str, Any]
 TAGS = {
     "files": "Input and result files, and pictures that jobs name by id.",
     "batches": "Many requests with one deadline. Results by file, or while they come.",
+    "answers": "(ours) Answers under a choice list or a JSON schema, by their labels; reviews of them.",
     "jobs": "(ours) One question about some images, asked straight and polled.",
     "chat": "Chat completions, whole or streamed, answered while the line is held.",
     "responses": "The same in the words of the Responses API, whole.",

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.store.files import DeletedFile
 from app.store.images import USED_WITHIN_S
+from app.store.labels import LABELS_GONE
 from app.store.usage import GONE, METER_GONE
 
 
@@ -101,18 +102,19 @@ def delete_jobs(session: Session, batch_id: str, *, after_line: int, limit: int)
     """Remove a block of a locked batch's jobs, with their answers and what they still wait for."""
     row = session.execute(
         text(
-            """
+            f"""
             WITH gone AS (
                 DELETE FROM jobs WHERE id IN (
                     SELECT id FROM jobs WHERE batch_id = :batch AND line > :after ORDER BY line LIMIT :limit)
                 RETURNING id, line, image_ids),
             answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id),
+            {LABELS_GONE},
             waits AS (
                 DELETE FROM job_waits USING (
                     SELECT unnest(image_ids) AS image_id, id FROM gone) AS wait
                 WHERE job_waits.image_id = wait.image_id AND job_waits.job_id = wait.id)
             SELECT count(*) AS jobs, coalesce(max(line), 0) AS last_line FROM gone
-            """
+            """  # noqa: S608 - pieces of our own
         ),
         {"batch": batch_id, "after": after_line, "limit": limit},
     ).one()
@@ -150,6 +152,7 @@ def delete_job(session: Session, tenant_id: str, job_id: int) -> bool:
                 WHERE id = :id AND tenant_id = :tenant AND batch_id IS NULL AND finished_at IS NOT NULL
                 RETURNING {GONE}),
             answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id),
+            {LABELS_GONE},
             {METER_GONE}
             SELECT id FROM gone
             """  # noqa: S608 - pieces of our own
@@ -171,6 +174,7 @@ def delete_old_jobs(session: Session, *, ended_before_s: float, limit: int) -> i
                     ORDER BY finished_at LIMIT :limit FOR UPDATE SKIP LOCKED) AS old
                 WHERE jobs.id = old.id RETURNING {GONE}),
             answered AS (DELETE FROM answers USING gone WHERE answers.job_id = gone.id),
+            {LABELS_GONE},
             {METER_GONE}
             SELECT count(*) FROM gone
             """  # noqa: S608 - pieces of our own

@@ -14,6 +14,7 @@ from app.main import build_app, wire
 from app.objects import ObjectStore, make_objects
 from app.queue import ChunkSender, is_amqp, make_celery
 from tests.desk import Desk
+from tests.labelled import SCHEMA, TABLE, Labelled
 from tests.serving import new_key, sdk, serving
 
 
@@ -82,3 +83,25 @@ def sender(on_broker: Settings, broker_url: str) -> Iterator[ChunkSender]:
     sender = ChunkSender(celery=make_celery(on_broker), amqp=is_amqp(broker_url))
     yield sender
     sender.close()
+
+
+@pytest.fixture
+def mine(db: Sessions, api_key: str) -> Labelled:
+    assert api_key
+    labelled = Labelled.of(db, "")
+    labelled.rows.tenant = labelled.rows.one("SELECT id FROM tenants WHERE name = 'Ada'")
+    return labelled
+
+
+@pytest.fixture
+def found(mine: Labelled) -> dict[str, str]:
+    """Answers of two policy versions, models and days, by what they are called here."""
+    for number in (1, 2):
+        mine.batch(f"b{number}", policy=f"v{number}", table=TABLE)
+    return {
+        "old": mine.answer("red", batch_id="b1", custom_id="1:colour", day="2026-11-20"),
+        "kind": mine.answer("blue", batch_id="b1", custom_id="1:kind", day="2026-11-20"),
+        "new": mine.answer("red", batch_id="b2", custom_id="2:colour", day="2026-11-22"),
+        "large": mine.answer("green", batch_id="b2", custom_id="1:kind", model="large", day="2026-11-22"),
+        "direct": mine.answer('{"colour": "red", "worn": true}', constraint=SCHEMA, day="2026-11-21"),
+    }

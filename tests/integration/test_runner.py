@@ -1,5 +1,6 @@
 """A chunk is run, recorded and forgotten; whatever fails in it fails alone."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
@@ -91,6 +92,27 @@ def test_every_job_of_a_chunk_gets_its_answer(rows: Rows, make_runner: MakeRunne
     assert make_runner().run(ids) == 3
     assert rows.all("SELECT text FROM answers") == ["Hello?"] * 3
     assert rows.counts() == (3, 3, 0)
+
+
+def test_an_answer_under_a_choice_list_or_a_schema_leaves_its_labels(
+    rows: Rows, make_runner: MakeRunner
+) -> None:
+    chosen, filled, *_ = ids = rows.add_jobs(4, batch_id="batch_1", state="queued")
+    schema = {"json_schema": json.dumps({"type": "object"})}
+    held = [{"choice": ["a", "b"]}, schema, schema, None]
+    echoes = ["b", '{"colour": "red"}', '{"colour": "re', "a"]
+    for job_id, constraint, echoed in zip(ids, held, echoes, strict=True):
+        rows.run(
+            "UPDATE jobs SET params = :params, prompt = :prompt WHERE id = :id",
+            id=job_id,
+            params=json.dumps({"max_tokens": 8, "constraint": constraint}),
+            prompt=json.dumps({"turns": [{"role": "user", "parts": [{"text": echoed}]}]}),
+        )
+    assert make_runner().run(ids) == 4
+    assert rows.table("SELECT job_id, field, value FROM labels ORDER BY job_id") == [
+        (chosen, "", "b"),
+        (filled, "colour", "red"),
+    ]
 
 
 def test_each_job_is_answered_by_its_model_under_the_limits_of_that(
