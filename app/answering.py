@@ -10,6 +10,7 @@ from app.known import Sorted, find_keys, sort_out
 from app.store import answer_cache as store
 from app.store.answer_cache import Given
 from app.store.images import ImageRow
+from app.store.labels import label_answers
 from app.store.plans import Candidate
 
 NOTHING = Given(frozenset(), 0.0)
@@ -42,7 +43,11 @@ class KnownAnswers:
         """End the jobs whose answers are kept, and put those aside that wait; what was given."""
         if found.waiting:
             store.await_answers(session, found.waiting)
-        return store.give_answers(session, found.known) if found.known else NOTHING
+        if not found.known:
+            return NOTHING
+        given = store.give_answers(session, found.known)
+        label_answers(session, sorted(given.job_ids))
+        return given
 
 
 def tell_given(given: Given, *, waiting: int) -> None:

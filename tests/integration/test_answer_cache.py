@@ -14,6 +14,7 @@ from app.objects import ObjectStore
 from app.retention import Retention
 from app.states import JobState
 from app.store import answer_cache
+from app.store.labels import Filters, count_labels
 from app.sweep import Sweeper
 from tests.desk import PIXEL, Desk, image, line
 from tests.mill import Counted, Mill
@@ -68,6 +69,15 @@ def test_an_answer_from_the_cache_says_so_and_has_used_no_tokens(mill: Mill, des
         asked["usage"]["total_tokens"]
         == desk.batch(batch_id).completion_tokens + desk.batch(batch_id).prompt_tokens
     )
+
+
+def test_answers_that_were_given_have_labels_as_those_that_were_asked_for(mill: Mill, desk: Desk) -> None:
+    ask(mill, desk, same(3, guided_choice=["0", "1"]))
+    ask(mill, desk, same(2, guided_choice=["0", "1"]))
+    assert mill.runs == 1
+    with transaction(mill.sessions) as session:
+        counts = count_labels(session, desk.tenant, Filters(), by=["label"], limit=9)
+    assert [(*one.group, one.labels) for one in counts] == [("0", 5)]
 
 
 def test_the_next_batch_asks_nothing_and_its_answers_are_identical(mill: Mill, desk: Desk) -> None:
