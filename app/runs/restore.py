@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.exports.formats import harmless
+from app.exports.formats import csv_line, harmless
 from app.results import as_line
 from app.runs.inputs import parquet
 
@@ -26,14 +26,14 @@ def restore(path: Path, columns: Sequence[str], texts: Mapping[str, str]) -> Non
 def _csv(path: Path, to: Path, columns: Sequence[str], texts: Mapping[str, str]) -> None:
     safe = {id: harmless(text) for id, text in texts.items()}
     with path.open(newline="", encoding="utf-8") as old, to.open("w", newline="", encoding="utf-8") as new:
-        rows, write = csv.reader(old), csv.writer(new).writerow
+        rows = csv.reader(old)
         header = next(rows, [])
         shown = [at for at, name in enumerate(header) if name.removeprefix("\ufeff") in columns]
-        write(header)
+        new.write(csv_line(header))
         for row in rows:
             for at in shown:
                 row[at] = safe.get(row[at], row[at])
-            write(row)
+            new.write(csv_line(row))
 
 
 def _lines(path: Path, to: Path, columns: Sequence[str], texts: Mapping[str, str]) -> None:

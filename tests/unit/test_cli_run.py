@@ -320,6 +320,13 @@ def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
     assert out.read_text() == "photo\n'=1.jpg\n"
 
 
+def test_a_field_with_a_semicolon_stays_quoted_where_names_are_given_back(tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text('"a;b",photo\r\n"c;d",file-1\r\n')
+    restore(out, ["photo"], {"file-1": "1.jpg"})
+    assert out.read_text() == '"a;b",photo\n"c;d",1.jpg\n'
+
+
 def test_a_half_written_note_is_no_harm(tmp_path: Path) -> None:
     picture, file = tmp_path / "1.jpg", tmp_path / "notes"
     picture.write_bytes(b"x")
