@@ -51,6 +51,8 @@ def _without_braces(value: str) -> str:
 def _question_name(value: str) -> str:
     if not value.isprintable() or value != value.strip():
         raise ValueError("must be printable, without spaces around it")
+    if ":" in value:
+        raise ValueError("must have no colon: in a custom_id it stands between a row's id and the name")
     return value
 
 

@@ -11,6 +11,7 @@ from vqueue import Question
 
 # A question that has an equals sign is only named by it where a single word comes before.
 NAMED = re.compile(r"(\w[\w.-]*)=(.+)", re.DOTALL)
+WITH_COLON = re.compile(r"(\w[\w.-]*:[\w.:-]*)=.", re.DOTALL)
 UNNAMED = "answer"
 
 
@@ -28,6 +29,8 @@ def read_questions(asks: Sequence[str], schemas: Sequence[str]) -> list[Question
 
 
 def _named(ask: str, otherwise: str) -> tuple[str, str]:
+    if wrong := WITH_COLON.match(ask):
+        raise WrongRun(f"--ask {wrong[1]}=...: a question's name must have no colon")
     found = NAMED.fullmatch(ask)
     name, text = (found[1], found[2]) if found else (otherwise, ask)
     if not text.strip():

@@ -124,6 +124,8 @@ def test_a_bucket_must_be_named_by_the_operator(client: OpenAI) -> None:
         ({"image_columns": [f"image_{n}" for n in range(16)] + ["one"]}, "table.image_columns"),
         ({"questions": [{"name": "a", "ask": "x"}, {"name": "A", "ask": "y"}]}, "table"),
         ({"questions": []}, "table"),
+        ({"questions": [{"name": "x", "ask": "a"}, {"name": "y:x", "ask": "b"}]}, "table.questions[1].name"),
+        ({"questions": [{"ask": ""}]}, "table.questions[0].ask"),
         ({"encoding": "rot13"}, "table.encoding"),
         ({"delimiter": "x"}, "table.delimiter"),
     ],

@@ -347,6 +347,10 @@ def test_a_half_written_note_is_no_harm(tmp_path: Path) -> None:
         (("catalog.csv", "--ask", "x", "--image-column", "pic", "-o", "out.csv"), "no column 'pic'"),
         (("catalog.csv", "--ask", "x", "--id-column", "id", "-o", "out.csv"), "no column 'id'"),
         (("catalog.csv", "--ask", "a=x", "--ask", "a=y", "-o", "out.csv"), "two questions named 'a'"),
+        (
+            ("catalog.csv", "--ask", "x=a", "--ask", "y:x=b", "-o", "out.csv"),
+            "y:x=...: a question's name must",
+        ),
         (("catalog.csv", "--ask", "x", "--schema", "none.json", "-o", "out.csv"), "cannot be read"),
         (("bare.csv", "--ask", "x", "-o", "out.csv"), "no column looks like images"),
         (("lost.csv", "--ask", "x", "-o", "out.csv"), "--image-folder says where they lie"),
