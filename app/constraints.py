@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from app.checks import Json, is_unicode, shown, wrong
-from app.grammars import json_grammar, refusal
+from app.grammars import json_grammar, refusal, too_many_optional
 
 GUIDES = frozenset({"structured_outputs", "guided_choice"})  # vLLM's, at every endpoint
 FIELDS = GUIDES | {"response_format"}
@@ -100,7 +100,8 @@ def _schema(param: str, value: Json) -> dict[str, Json]:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise wrong(param, f"{param} is a text that is not JSON: {error}.") from error
+            where = f" from character {error.pos + 1} on" if isinstance(error, json.JSONDecodeError) else ""
+            raise wrong(param, f"{param} is a text that is not JSON{where}.") from error
     if not isinstance(value, dict):
         raise wrong(param, f"{param} must be a JSON object, not {shown(value)}.")
     text = _compact(param, value)
@@ -127,7 +128,7 @@ def _compact(param: str, schema: Json) -> str:
 def schema_problem(schema: str) -> str | None:
     """What no answer can be held to in a schema, None where nothing is."""
     try:
-        return refusal(json_grammar(schema))
+        return too_many_optional(schema) or refusal(json_grammar(schema))
     except ValueError as error:
         return f"{error}."
 

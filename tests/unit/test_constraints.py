@@ -7,9 +7,14 @@ import pytest
 
 from app.constraints import MOST_CHOICES, MOST_SCHEMA_BYTES, read_constraint, schema_problem
 from app.errors import RequestError
+from app.grammars import MOST_OPTIONAL
 
 SCHEMA = {"type": "object", "properties": {"why": {"type": "string"}, "a": {"type": "integer"}}}
 TEXT = '{"type":"object","properties":{"why":{"type":"string"},"a":{"type":"integer"}}}'
+
+
+def optional(count: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(count)}}
 
 
 def formatted(schema: Any, **more: Any) -> dict[str, Any]:
@@ -85,6 +90,19 @@ def test_what_cannot_be_read_is_refused_with_its_field(body: dict[str, Any], par
         ({"x-guidance": {"lenient": True}, "not": {}}, '"not" is not supported'),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, 'use "anyOf"'),
         ({"$ref": "https://a.example/b.json"}, "only references inside the schema are served"),
+        ({"$ref": "#"}, "nothing satisfies it"),
+        ({"allOf": [{"$ref": "#"}]}, "nothing satisfies it"),
+        (
+            {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+            "nothing satisfies it",
+        ),
+        (optional(700), "700 properties side by side"),
+        ({"type": "array", "items": optional(500)}, "500 properties side by side"),
+        ({"anyOf": [optional(300), optional(300)]}, "600 properties side by side"),
+        (
+            {"anyOf": [{"$ref": "#/$defs/a"}, optional(300)], "$defs": {"a": optional(300)}},
+            "too much open at one place",
+        ),
         ({"minimum": float("inf")}, "Out of range float values"),
     ],
 )
@@ -92,6 +110,11 @@ def test_a_schema_that_cannot_be_followed_is_refused_by_feature(schema: Any, wor
     error = refused(formatted(schema))
     assert (error.code, error.param) == ("invalid_schema", "response_format.json_schema.schema")
     assert words in str(error)
+
+
+def test_as_many_properties_may_be_left_out_as_can_be_followed() -> None:
+    assert read_constraint(formatted(optional(MOST_OPTIONAL)))
+    assert read_constraint(formatted({**optional(700), "required": [f"p{n}" for n in range(100, 700)]}))
 
 
 def test_a_schema_that_is_too_large_names_both_sizes() -> None:
