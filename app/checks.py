@@ -8,7 +8,18 @@ from app.errors import RequestError
 # JSON as the client gave it: any type at any depth.
 Json = Any
 
-_SHORT = Repr()
+_NAMES: dict[Json, str] = {None: "null", True: "true", False: "false"}
+
+
+class _Short(Repr):
+    """As `repr`, but with JSON's words for what it has words for."""
+
+    def repr1(self, x: Json, level: int) -> str:
+        is_named = x is None or isinstance(x, bool)
+        return _NAMES[x] if is_named else super().repr1(x, level)
+
+
+_SHORT = _Short()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxstring = 2, 3, 3, 60
 
 

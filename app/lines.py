@@ -141,8 +141,10 @@ def _object(raw: bytes | None, line: int) -> Mapping[str, Json]:
         raise _not_json(line, f"{error.msg} at character {error.pos + 1}") from error
     except RecursionError as error:
         raise _not_json(line, "it is nested too deeply") from error
-    except ValueError as error:  # NaN and Infinity, and numbers of thousands of digits
+    except _NoConstant as error:
         raise _not_json(line, str(error)) from error
+    except ValueError as error:  # the only other one
+        raise _not_json(line, "it holds a number of thousands of digits") from error
     if not isinstance(found, dict):
         raise _not_json(line, f"it is {shown(found)}, not an object")
     return found
@@ -192,8 +194,12 @@ def _request(body: Json, rules: LineRules) -> ChatRequest:
         raise
 
 
+class _NoConstant(ValueError):
+    pass
+
+
 def _refuse_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON value; write null or a number")
+    raise _NoConstant(f"{name} is no JSON value; write null or a number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

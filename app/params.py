@@ -111,8 +111,8 @@ def check_unused(name: str, value: Json, unserved: Unserved) -> None:
     neutral = unserved.neutral
     if any(value == unused and isinstance(value, bool) == isinstance(unused, bool) for unused in neutral):
         return
-    allowed = [str(unused).lower() if isinstance(unused, bool) else repr(unused) for unused in neutral]
-    remedy = f"leave it out or set it to {' or '.join(allowed)}" if allowed else "leave it out"
+    allowed = " or ".join(map(shown, neutral))
+    remedy = f"leave it out or set it to {allowed}" if allowed else "leave it out"
     instead = f" {unserved.instead}." if unserved.instead else ""
     raise wrong(name, f"{name} = {shown(value)} is not served: {remedy}.{instead}")
 

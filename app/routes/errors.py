@@ -25,6 +25,8 @@ RETRY_AFTER_S = 5
 NOT_AGAIN = (409, 504)
 # How Pydantic ends what it says of a length.
 NOT_MORE = re.compile(r" after validation, not \w+$")
+# A text that has been through a check of ours is only a value to it, and characters are items.
+TEXT_LENGTH = re.compile(r"^(Value should have at (?:most|least) \d+) item(s?)$")
 # What an error's message may hold below its first line, such as a failing row, stays out of the logs.
 LOGGED_CHARS = 200
 
@@ -84,15 +86,20 @@ def explain(errors: Sequence[Any]) -> RequestError:
     first = errors[0]
     if first["type"] == "json_invalid":
         return RequestError("We could not parse the JSON body of your request.", code="invalid_json")
-    where = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-    param = ".".join(where) or None
+    param = _param(first["loc"])
     if first["type"] == "missing":
         return RequestError(f"Missing required parameter: '{param}'.", param=param, code="missing_parameter")
     if first["type"] == "extra_forbidden":
         return RequestError(f"Unknown parameter: '{param}'.", param=param, code="unknown_parameter")
-    reason = NOT_MORE.sub("", first["msg"].removeprefix("Value error, "))
+    reason = TEXT_LENGTH.sub(r"\1 character\2", NOT_MORE.sub("", first["msg"].removeprefix("Value error, ")))
     message = f"Invalid '{param}': {reason}" if param else reason
     return RequestError(message, param=param, code="invalid_value")
+
+
+def _param(loc: Sequence[str | int]) -> str | None:
+    """A field as all our messages name it: `table.questions[0].ask`."""
+    names = [part for part in loc if part not in ("body", "query", "path", "header")]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names).lstrip(".") or None
 
 
 def explain_body(error: ValidationError) -> RequestError:

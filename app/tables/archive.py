@@ -6,7 +6,7 @@ from typing import BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from app.config import MIB
-from app.tables.base import Cell, Row, RowProblem, refused
+from app.tables.base import Cell, Row, RowProblem, refused, said
 from app.tables.names import COLUMNS, is_image_name
 
 # The list of members at the archive's end is read at once: 200,000 of them take 16 MiB or so.
@@ -32,7 +32,9 @@ class ZippedImages:
         try:
             self._zip = ZipFile(file)
         except _DAMAGES as error:
-            raise refused("invalid_zip", f"The file is not a zip archive, or is damaged: {error}.") from error
+            raise refused(
+                "invalid_zip", f"The file is not a zip archive, or is damaged: {said(error)}."
+            ) from error
         self._members = _members(self._zip.infolist())
         _check_sizes(self._members, size)
 
@@ -62,7 +64,7 @@ class ZippedImages:
                 # In pieces: zipfile unpacks no more than it is asked for, and never more than the size above.
                 return b"".join(iter(lambda: stream.read(READ_BYTES), b""))
         except _DAMAGES as error:
-            return _unreadable(member, f"is damaged: {error}")
+            return _unreadable(member, f"is damaged: {said(error)}")
 
 
 def _members(found: Sequence[ZipInfo]) -> list[ZipInfo]:

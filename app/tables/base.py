@@ -49,6 +49,11 @@ def refused(code: str, message: str, *, param: str = "input_file_id") -> InputEr
     return InputError(LineError(code, message, None, param))
 
 
+def said(error: Exception) -> str:
+    """What a library says of an input, to stand within a sentence: its first line without the end."""
+    return str(error).partition("\n")[0].rstrip(" .")
+
+
 class TableReader(Protocol):
     """A table that is open, to be read once; the same rows come at every opening."""
 

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from io import StringIO
 
-from app.tables.base import MAX_ROW_CHARS, MOST_COLUMNS, Row, RowProblem, refused
+from app.tables.base import MAX_ROW_CHARS, MOST_COLUMNS, Row, RowProblem, refused, said
 from app.tables.columns import count_found
 from app.tables.text import TextFile
 
@@ -68,7 +68,7 @@ class Delimited:
                 if any(cell and not cell.isspace() for cell in record):
                     yield record
         except csv.Error as error:
-            raise refused("invalid_csv", f"The file is not CSV: {error}.") from error
+            raise refused("invalid_csv", f"The file is not CSV: {said(error)}.") from error
 
     def _read_header(self) -> Sequence[str]:
         record = next(self._rows, None)

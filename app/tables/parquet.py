@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.config import MIB
-from app.tables.base import MAX_ROW_CHARS, MOST_COLUMNS, Cell, InputError, Row, RowProblem, refused
+from app.tables.base import MAX_ROW_CHARS, MOST_COLUMNS, Cell, InputError, Row, RowProblem, refused, said
 from app.tables.values import cell_of
 
 # Of a page, the index of the file at its end, and whatever else is read at once.
@@ -152,5 +152,4 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _damaged(error: Exception) -> InputError:
-    reason = str(error).partition("\n")[0].rstrip(".")
-    return refused("invalid_parquet", f"The file is not Parquet, or is corrupt: {reason}.")
+    return refused("invalid_parquet", f"The file is not Parquet, or is corrupt: {said(error)}.")

@@ -11,6 +11,7 @@ from app.tables.base import MAX_ROW_CHARS, refused
 SAMPLE_BYTES = MIB
 FALLBACK = "cp1252"  # what spreadsheets on Windows write where they do not write UTF-8
 
+_UTF32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -23,6 +24,8 @@ class TextFile:
     def __init__(self, chunks: Iterable[bytes], encoding: str | None) -> None:
         chunks = iter(chunks)
         head, rest = _sample(chunks)
+        if head.startswith(_UTF32):  # the first of them begins as UTF-16 does
+            raise refused("invalid_encoding", "The file is UTF-32: save it in the encoding UTF-8.")
         self._guessed = None if encoding else guess_encoding(head)
         # ASCII up to here: the first row that is not will decide.
         self._undecided = encoding is None and self._guessed is None

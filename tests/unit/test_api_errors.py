@@ -4,13 +4,15 @@ import json
 
 import pytest
 from psycopg2 import OperationalError as Psycopg2Error
+from pydantic import ValidationError
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from app.errors import Conflict, FatalWork, Overloaded, RequestError, TransientWork, Unauthorized
 from app.objects import ObjectMissing
-from app.routes.errors import as_request_error, explain, render
+from app.routes.errors import as_request_error, explain, explain_body, render
+from app.schemas import BatchRetry
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,20 @@ def test_a_stranger_is_told_how_to_come_in() -> None:
 
 def test_headers_of_the_framework_are_kept() -> None:
     assert render(RequestError("No."), {"Allow": "GET"}).headers["allow"] == "GET"
+
+
+def test_a_text_that_is_too_long_is_told_in_characters() -> None:
+    with pytest.raises(ValidationError) as caught:
+        BatchRetry.model_validate({"metadata": {"a": "x" * 513}})
+    error = explain_body(caught.value)
+    told = "Invalid 'metadata.a': Value should have at most 512 characters"
+    assert (error.message, error.param) == (told, "metadata.a")
+
+
+def test_a_part_of_a_list_is_named_by_its_place() -> None:
+    with pytest.raises(ValidationError) as caught:
+        BatchRetry.model_validate({"states": ["failed", "lost"]})
+    assert explain_body(caught.value).param == "states[1]"
 
 
 def test_a_list_that_is_too_long_is_told_by_its_bound() -> None:

@@ -52,7 +52,7 @@ def test_an_unknown_parameter_is_named() -> None:
 
 def test_a_nested_parameter_is_named_by_its_way() -> None:
     body = '{"question": "Why?", "images": ["a", 5]}'
-    assert complaint(JobCreate, body)[1:] == ("images.1", "invalid_value")
+    assert complaint(JobCreate, body)[1:] == ("images[1]", "invalid_value")
 
 
 def test_a_wish_that_is_misspelt_is_refused() -> None:

@@ -191,6 +191,21 @@ def test_what_is_no_json_object_is_refused_with_its_line(raw: bytes) -> None:
     assert "one JSON object per line" in found.error.message
 
 
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"null", "it is null, not an object"),
+        (b"[true, null]", "it is [true, null], not"),
+        (b"9" * 5000, "a number of thousands of digits"),
+        (b'{"a": NaN}', "NaN is no JSON value"),
+    ],
+)
+def test_a_line_is_told_of_in_the_words_of_json(raw: bytes, words: str) -> None:
+    message = refused(raw).error.message
+    assert words in message
+    assert "sys." not in message
+
+
 def test_another_encoding_is_refused_and_named() -> None:
     found = refused("{'prix': 'é'}".encode("latin-1"))
     assert found.error.code == "invalid_encoding"

@@ -155,3 +155,11 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     with suppress(InputError):
         numbers = [row.number for row in rows(opened(content))]
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("given", [None, "utf-16"])
+def test_utf_32_is_refused_by_its_name(encoding: str, given: str | None) -> None:
+    content = ("" if encoding == "utf-32" else "\ufeff").encode(encoding) + "a,b\r\n1,2\r\n".encode(encoding)
+    with pytest.raises(InputError, match=r"is UTF-32: save it in the encoding UTF-8\.$"):
+        Delimited([content], encoding=given)

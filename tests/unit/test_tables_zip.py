@@ -9,7 +9,7 @@ import pytest
 
 from app.tables import archive
 from app.tables.archive import ZippedImages
-from app.tables.base import InputError, Row
+from app.tables.base import InputError, Row, said
 
 
 def zipped(*members: tuple[str, bytes], method: int = ZIP_DEFLATED) -> bytes:
@@ -108,3 +108,8 @@ def test_members_that_share_their_bytes_are_a_bomb() -> None:
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive", zipped(("1.jpg", b"x"))[:-8]])
 def test_what_is_no_archive_is_refused(content: bytes) -> None:
     assert refusal(content) == "invalid_zip"
+
+
+@pytest.mark.parametrize("reason", ["It is odd.", "It is odd. ", "It is odd"])
+def test_what_a_library_says_ends_with_one_full_stop(reason: str) -> None:
+    assert said(ValueError(f"{reason}\nand more")) == "It is odd"
