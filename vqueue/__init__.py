@@ -4,6 +4,7 @@ from vqueue.client import AsyncClient, Client
 from vqueue.errors import (
     ApiError,
     BadRequest,
+    BatchFailed,
     Conflict,
     Forbidden,
     NotFound,
@@ -43,6 +44,7 @@ __all__ = [
     "BadRequest",
     "Batch",
     "BatchExtras",
+    "BatchFailed",
     "BatchPage",
     "CacheUse",
     "Client",

@@ -12,8 +12,9 @@ import httpx
 
 from vqueue import answer_calls, calls
 from vqueue.calls import Call
+from vqueue.errors import BatchFailed
 from vqueue.trials import FIRST_PAUSE_S, Trial, part_of
-from vqueue.types import Result
+from vqueue.types import Batch, Result
 
 CONNECT_S = 5.0
 POLL_S = 2.0
@@ -127,12 +128,17 @@ class Client(Calls):
     def results(
         self, batch_id: str, *, after: int = 0, status: str | None = None, follow: bool = False
     ) -> Iterator[Result]:
-        """The results so far, in the order in which they ended; following, until the batch's last one."""
+        """The results so far, in the order in which they ended; following, until the batch's last one.
+
+        `BatchFailed` where there are none and never will be, since the batch's file did not pass.
+        """
         while True:
             page = self.results_page(batch_id, after=after, status=status)
             yield from page.data
             after = page.last_seq
             if not page.has_more:
+                if page.ended and not after:
+                    _passed(self.batch(batch_id))
                 if page.ended or not follow:
                     return
                 time.sleep(POLL_S)
@@ -183,13 +189,18 @@ class AsyncClient(Calls):
     async def results(
         self, batch_id: str, *, after: int = 0, status: str | None = None, follow: bool = False
     ) -> AsyncIterator[Result]:
-        """The results so far, in the order in which they ended; following, until the batch's last one."""
+        """The results so far, in the order in which they ended; following, until the batch's last one.
+
+        `BatchFailed` where there are none and never will be, since the batch's file did not pass.
+        """
         while True:
             page = await self.results_page(batch_id, after=after, status=status)
             for result in page.data:
                 yield result
             after = page.last_seq
             if not page.has_more:
+                if page.ended and not after:
+                    _passed(await self.batch(batch_id))
                 if page.ended or not follow:
                     return
                 await asyncio.sleep(POLL_S)
@@ -207,6 +218,11 @@ class AsyncClient(Calls):
         finally:
             await answer.aclose()
         return answer
+
+
+def _passed(batch: Batch) -> None:
+    if batch.unread:
+        raise BatchFailed(batch.id, batch.reasons)
 
 
 @contextmanager

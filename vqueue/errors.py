@@ -1,6 +1,9 @@
 """What can go wrong with a call: no answer, or one that refuses, with all that the API says of it."""
 
+from collections.abc import Sequence
 from typing import ClassVar
+
+from vqueue.types import LineError
 
 
 class VqueueError(Exception):
@@ -13,6 +16,18 @@ class Unreachable(VqueueError):
     """The API, or the way to it, gave no answer."""
 
     may_pass = True
+
+
+class BatchFailed(VqueueError):
+    """The batch's file did not pass, and nothing of it ran: `code`, `line`, `param` of the first reason."""
+
+    def __init__(self, batch_id: str, errors: Sequence[LineError]) -> None:
+        self.batch_id = batch_id
+        self.errors = errors
+        first = errors[0] if errors else LineError(code="unknown", message="no reason is known")
+        self.code, self.message = first.code, first.message
+        self.line, self.param = first.line, first.param
+        super().__init__("\n".join([f"{batch_id} did not pass:", *map(str, errors or [first])]))
 
 
 class ApiError(VqueueError):

@@ -34,6 +34,11 @@ class LineError(Answered):
     param: str | None = None
     line: int | None = None
 
+    def __str__(self) -> str:
+        places = [f"line {self.line}" if self.line else "", self.param or ""]
+        where = ", ".join(place for place in places if place)
+        return f"{where + ': ' if where else ''}{self.code}: {self.message}"
+
 
 class LineErrors(Answered):
     data: list[LineError] = []
@@ -98,6 +103,17 @@ class Batch(Answered):
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def reasons(self) -> list[LineError]:
+        """Why it failed as a whole."""
+        return self.errors.data if self.errors else []
+
+    @property
+    def unread(self) -> bool:
+        """Whether its file did not pass: nothing of it ran, and no result will ever come."""
+        counts = self.request_counts
+        return self.status == "failed" and not (counts.total or counts.completed)
 
 
 class BatchPage(Answered):

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 import typer
 
 from app.cli.following import follow, shown
+from app.cli.keys import say
 from app.cli.run import FORMATS, INTERRUPTED, told
 from app.cli.settings import ClientDataOption, find_client
 from app.runs.base import WrongRun
-from vqueue import Client, VqueueError
+from vqueue import Batch, BatchFailed, Client, VqueueError
 
 NEWEST = 20
 
@@ -40,6 +41,8 @@ def watch(
             for batch_id in batch or _running(api):
                 with shown() as show:
                     ended = follow(api, batch_id, show)
+                if ended.status == "failed":
+                    say(str(BatchFailed(ended.id, ended.reasons)) if ended.unread else _stopped(ended))
                 failed = failed or ended.status != "completed" or ended.request_counts.failed > 0
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
@@ -75,6 +78,11 @@ def export(
     with told(), closing(find_client(data)) as api:
         columns = "answers" if answers_only else "all"
         typer.echo(api.export(batch, out, rows=rows, retries=not no_retries, columns=columns))
+
+
+def _stopped(batch: Batch) -> str:
+    """Why it was stopped on its way, by the failure brake for instance."""
+    return "\n".join([f"{batch.id} was stopped:", *map(str, batch.reasons)])
 
 
 def _running(api: Client) -> list[str]:

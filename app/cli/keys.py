@@ -99,5 +99,11 @@ def printable(cell: str) -> str:
     return "".join(mark if mark.isprintable() else "?" for mark in cell)
 
 
+def say(told: str) -> None:
+    """What others wrote, an id of a table for instance, must not steer the terminal."""
+    for line in told.split("\n"):
+        typer.echo(printable(line), err=True)
+
+
 def _shown(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M") if moment else ""

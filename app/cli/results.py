@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from app.cli.keys import say
 from app.cli.settings import ClientDataOption, find_client
 from app.results import as_line
-from vqueue import Client, ResultPage, VqueueError
+from vqueue import BatchFailed, Client, ResultPage, VqueueError
 
 POLL_S = 2.0
 
@@ -37,7 +38,7 @@ def results(
                     typer.echo(as_line(result.model_dump(exclude_unset=True)), nl=False)
                 reached = page.last_seq
     except VqueueError as error:
-        typer.echo(str(error), err=True)
+        say(str(error))
         if reached:
             typer.echo(f"go on with --after {reached}", err=True)
         raise typer.Exit(1) from error
@@ -63,6 +64,8 @@ def _pages(api: Client, batch: str, *, after: int, status: str | None, follow: b
         answered, away = True, False
         yield page
         after = page.last_seq
+        if page.ended and not after and (found := api.batch(batch)).unread:
+            raise BatchFailed(batch, found.reasons)
         if page.has_more:
             continue
         if page.ended or not follow:

@@ -10,7 +10,7 @@ import typer
 
 from app.cli.asking import Asked, asking
 from app.cli.following import Shown, follow, shown
-from app.cli.keys import printable
+from app.cli.keys import say
 from app.cli.settings import find_client
 from app.runs.base import WrongRun
 from app.runs.failed import tally
@@ -19,7 +19,7 @@ from app.runs.notebook import Notebook
 from app.runs.restore import restore
 from app.runs.state import RunState, begin, digest, load, notebook_file, save, take_up
 from app.runs.wish import Wish, choose_columns, hand_in, stamp
-from vqueue import BadRequest, Batch, Client, NotFound, VqueueError
+from vqueue import BadRequest, Batch, BatchFailed, Client, NotFound, VqueueError
 
 FORMATS = ("csv", "parquet", "jsonl", "ndjson")
 INTERRUPTED = 130
@@ -50,7 +50,7 @@ class Run:
             self.api,
             self.wish,
             self.notebook,
-            say=_say,
+            say=say,
             sent=lambda done, total: self.show.tell("pictures sent", done, total),
         )
         batch = self.api.create_batch(
@@ -77,7 +77,7 @@ class Run:
         except BadRequest as error:
             if error.code != NOTHING_TO_RETRY:
                 raise
-            _say(error.message)
+            say(error.message)
         else:
             self._note(batch)
 
@@ -94,12 +94,11 @@ class Run:
         return batches
 
     def _refuse_unread(self, batch: Batch) -> None:
-        """WrongRun where the input did not pass: there is nothing to write, and nothing to go on with."""
-        if batch.status != "failed" or batch.request_counts.completed or batch.request_counts.total:
+        """BatchFailed where the input did not pass: there is nothing to write, and nothing to go on with."""
+        if not batch.unread:
             return
-        lines = [error.message for error in batch.errors.data] if batch.errors else ["no reason is known"]
         save(self.out, begin(api=self.state.api, input=self.state.input, asked=self.state.asked))
-        raise WrongRun("\n".join([f"{batch.id} did not pass:", *lines]))
+        raise BatchFailed(batch.id, batch.reasons)
 
     def _note(self, batch: Batch) -> None:
         self.state = self.state.with_batch(batch.id)
@@ -139,7 +138,7 @@ def run(
             questions = 0 if not (wish.questions or wish.question_column) else len(wish.questions) or 1
             found = tally(api, batches, questions=questions)
     for line in found.listed:
-        _say(line)
+        say(line)
     if found.failed > len(found.listed):
         typer.echo(f"and {found.failed - len(found.listed):,} more", err=True)
     if found.failed:
@@ -154,10 +153,10 @@ def told() -> Iterator[None]:
     try:
         yield
     except WrongRun as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(2) from error
     except (VqueueError, OSError) as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(1) from error
 
 
@@ -168,9 +167,9 @@ def _interruptible(work: Run) -> Iterator[None]:
     except KeyboardInterrupt:
         if work.state.batches:
             last = work.state.batches[-1]
-            _say(f"{last} goes on by itself: the same command takes it up, `vqueue cancel {last}` stops it")
+            say(f"{last} goes on by itself: the same command takes it up, `vqueue cancel {last}` stops it")
         else:
-            _say("nothing was handed in yet: the same command goes on with the pictures that were not sent")
+            say("nothing was handed in yet: the same command goes on with the pictures that were not sent")
         raise typer.Exit(INTERRUPTED) from None
     except NotFound as error:
         raise WrongRun(f"{error}; if the batch of an earlier run is gone, --fresh starts anew") from error
@@ -189,9 +188,3 @@ def _state(api: Client, wish: Wish, out: Path, *, fresh: bool, only_failed: bool
     handed = fingerprint(wish.source) + stamp(wish)
     now = begin(api=api.url, input=handed, asked=digest([chosen, dialect]))
     return take_up(None if fresh else load(out), now, out, fresh=fresh, only_failed=only_failed)
-
-
-def _say(told: str) -> None:
-    """What others wrote, an id of a table for instance, must not steer the terminal."""
-    for line in told.split("\n"):
-        typer.echo(printable(line), err=True)

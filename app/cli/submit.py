@@ -33,7 +33,7 @@ def check(asked: Asked) -> None:
     with told(), closing(find_client(asked.data)) as api, shown() as show:
         batch = follow(api, _hand_in(api, asked, show, dry_run=True).id, show)
     report = batch.vqueue.report or {}
-    errors = [error.message for error in batch.errors.data] if batch.errors else []
+    errors = [str(error) for error in batch.reasons]
     if sys.stdout.isatty():
         for line in [*_told(report), *errors]:
             typer.echo(line)

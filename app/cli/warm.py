@@ -13,7 +13,7 @@ from app.cli.settings import ClientDataOption, checked_settings, find_client
 from app.errors import WorkError
 from app.objects import make_objects
 from app.warm import WARM, WINDOW, Summary, UnreadableCatalog, image_line, instruction_line, read_catalog
-from vqueue import Client, VqueueError
+from vqueue import BatchFailed, Client, VqueueError
 
 POLL_S = 2.0
 BATCH_LINES = 10_000
@@ -86,7 +86,7 @@ def _run(api: Client, lines: Sequence[bytes], summary: Summary) -> None:
     while not batch.ended:
         time.sleep(POLL_S)
         batch = api.batch(batch.id)
-    if batch.status == "failed" and batch.errors:
-        raise VqueueError(f"{batch.id} did not pass: {batch.errors.data[0].message}")
+    if batch.unread:
+        raise BatchFailed(batch.id, batch.reasons)
     for result in api.results(batch.id):
         summary.ended(result)

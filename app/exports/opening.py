@@ -16,7 +16,7 @@ from app.exports.parquet import write_parquet
 from app.exports.reading import JobReader
 from app.exports.tables import ROW_COLUMNS, AskedRow, asked_rows, joined, with_answers
 from app.objects import ObjectMissing, ObjectStore
-from app.states import ENDED_JOB, JobState
+from app.states import ENDED_JOB, BatchStatus, JobState
 from app.store import exports as store
 from app.store.batches import BatchRow, read_batch
 from app.store.files import FileRow, read_file
@@ -96,12 +96,15 @@ class Exports:
     def open(self, tenant_id: str, batch_id: str, wish: ExportWish) -> Export:
         """What can be refused is refused here; where reading breaks off later, `blocks` raises.
 
-        `Conflict` where the input's columns are wanted and it is gone, `Overloaded` where too many are open.
+        `Conflict` where the batch's file did not pass, or where the input's columns are wanted and it is
+        gone; `Overloaded` where too many are open.
         """
         with transaction(self._sessions) as session:
             batch = found(read_batch(session, tenant_id, batch_id), batch_id)
             file = read_file(session, tenant_id, batch.input_file_id)
             retries = store.read_retries(session, batch_id) if wish.retries else []
+        if batch.status is BatchStatus.FAILED and not batch.total:
+            raise _unread(batch)
         reader = JobReader(self._sessions, batch_id, retries)
         with ExitStack() as stack:
             self._take_place(stack)
@@ -175,6 +178,16 @@ def _chosen(rows: Iterable[AskedRow], wanted: Rows, questions: int) -> Iterator[
             yield from (row for row in rows if row.is_completed(questions))
         case Rows.FAILED:
             yield from (row for row in rows if row.has_failed())
+
+
+def _unread(batch: BatchRow) -> Conflict:
+    """There is no answer, nor the error of a row: a table without either would look like one that passed."""
+    first = batch.errors[0] if batch.errors else None
+    line = f" in line {first.line}" if first and first.line else ""
+    reason = f": {first.code}{line}: {first.message}" if first else "."
+    more = f" And {len(batch.errors) - 1} more: its `errors` has them." if len(batch.errors) > 1 else ""
+    message = f"Batch {batch.id} did not pass, so that there is nothing to export{reason}{more}"
+    return Conflict(message, param="batch_id", code="batch_failed")
 
 
 def _gone(batch: BatchRow) -> Conflict:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.db import Sessions, transaction
-from app.errors import NotFound, Overloaded
+from app.errors import Conflict, NotFound, Overloaded
 from app.exports import opening, reading
 from app.exports.opening import Exports, ExportWish, Format
 from app.exports.opening import Rows as Which
@@ -163,6 +163,20 @@ def test_an_export_of_a_batch_that_is_deleted_meanwhile_does_not_look_whole(
     rows.run("UPDATE batches SET deleted_at = now()")
     with pytest.raises(NotFound):
         b"".join(export.blocks)
+
+
+def test_a_batch_whose_file_did_not_pass_has_nothing_to_export(exports: Exports, rows: Rows) -> None:
+    error = '[{"code": "invalid_json", "message": "No JSON.", "line": 3, "param": null}]'
+    rows.run("UPDATE batches SET status = 'failed', errors = CAST(:errors AS jsonb)", errors=error)
+    with pytest.raises(Conflict, match=r"invalid_json in line 3: No JSON\.") as caught:
+        exports.open("tenant_a", "batch_1", ExportWish())
+    assert caught.value.code == "batch_failed"
+
+
+def test_a_batch_that_its_brake_stopped_is_exported(exports: Exports, rows: Rows) -> None:
+    rows.fail(*rows.add_jobs(1, batch_id="batch_1"))
+    rows.run("UPDATE batches SET status = 'failed'")
+    assert answers(read(exports)) == [("r1", "failed", None)]
 
 
 def test_a_batch_of_another_tenant_is_not_exported(exports: Exports, rows: Rows) -> None:

@@ -78,3 +78,12 @@ def test_half_an_address_is_none(
         (tmp_path / ".vqueue" / "api-key").write_text("k")
     done = CliRunner().invoke(app, ["results", "batch_1"], env=given)
     assert (done.exit_code, "VQUEUE_" in done.stderr) == (2, True)
+
+
+def test_a_batch_whose_file_did_not_pass_is_told_with_its_reasons(serve: Serve) -> None:
+    nothing = {"data": [], "last_seq": 0, "has_more": False, "ended": True}
+    error = {"code": "invalid_json", "message": "No JSON.", "line": 3, "param": "body"}
+    batch = {"id": "batch_1", "status": "failed", "errors": {"data": [error]}}
+    done = ask(serve(reply(200, nothing), reply(200, batch)), "--follow")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "line 3, body: invalid_json: No JSON." in done.stderr

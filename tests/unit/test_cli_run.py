@@ -262,7 +262,7 @@ def test_pictures_that_were_changed_are_other_work(service: Service, shelf: Path
 def test_what_did_not_pass_stands_in_nobodys_way(service: Service, catalog: Path) -> None:
     service.unread = True
     done = run(catalog, "--ask", "What is {nope}?", "-o", "out.csv")
-    assert (done.exit_code, "no column 'nope'" in done.stderr) == (2, True)
+    assert (done.exit_code, "no column 'nope'" in done.stderr) == (1, True)
     service.unread = False
     assert run(catalog, "--ask", "What?", "-o", "out.csv").exit_code == 0
     service.unread = True
@@ -379,6 +379,13 @@ def test_submit_hands_in_and_check_only_reads(service: Service, catalog: Path) -
     body = service.batches[1]["body"]
     assert isinstance(body, dict)
     assert (checked.exit_code, body["dry_run"]) == (0, True)
+
+
+def test_watch_says_why_a_batch_failed(service: Service, catalog: Path) -> None:
+    service.unread = True
+    CliRunner().invoke(app, ["submit", str(catalog), "--ask", "What?"])
+    done = CliRunner().invoke(app, ["watch", "batch_1"])
+    assert (done.exit_code, "unknown_column: There is no column 'nope'." in done.stderr) == (1, True)
 
 
 def test_watch_follows_what_runs_and_says_how_it_ended(service: Service) -> None:

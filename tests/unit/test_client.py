@@ -13,6 +13,7 @@ from tests.answering import Api, Reply, reply
 from vqueue import (
     ApiError,
     AsyncClient,
+    BatchFailed,
     Client,
     NotFound,
     RateLimited,
@@ -57,6 +58,49 @@ def test_what_may_pass_is_sent_again_with_the_same_key(api: Api, client: Client)
         "completion_window": "24h",
         "dry_run": True,
     }
+
+
+FAILED = {
+    "id": "batch_1",
+    "status": "failed",
+    "errors": {
+        "data": [
+            {"code": "invalid_json", "message": "No JSON.", "line": 3},
+            {"code": "missing_column", "message": "There is none.", "param": "table.id_column"},
+        ]
+    },
+}
+NOTHING = {"data": [], "last_seq": 0, "has_more": False, "ended": True}
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_batch_whose_file_did_not_pass_has_no_results_but_reasons(
+    api: Api, client: Client, follow: bool
+) -> None:
+    api.answers(reply(200, NOTHING), reply(200, FAILED))
+    with pytest.raises(BatchFailed) as caught:
+        list(client.results("batch_1", follow=follow))
+    assert (caught.value.code, caught.value.line, caught.value.message) == ("invalid_json", 3, "No JSON.")
+    assert str(caught.value).splitlines() == [
+        "batch_1 did not pass:",
+        "line 3: invalid_json: No JSON.",
+        "table.id_column: missing_column: There is none.",
+    ]
+
+
+def test_async_code_is_told_of_a_batch_that_did_not_pass_too(api: Api) -> None:
+    async def ask() -> None:
+        async with AsyncClient(api.url, "k", first_pause_s=0) as client:
+            [result async for result in client.results("batch_1", follow=True)]
+
+    api.answers(reply(200, NOTHING), reply(200, FAILED))
+    with pytest.raises(BatchFailed):
+        asyncio.run(ask())
+
+
+def test_a_batch_that_was_cancelled_early_has_just_no_results(api: Api, client: Client) -> None:
+    api.answers(reply(200, NOTHING), reply(200, FAILED | {"status": "cancelled"}))
+    assert list(client.results("batch_1", follow=True)) == []
 
 
 def test_two_calls_have_two_keys_and_reading_has_none(api: Api, client: Client) -> None:
