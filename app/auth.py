@@ -95,6 +95,14 @@ class Keys:
         with transaction(self._sessions) as session:
             return store.list_keys(session, tenant_id)
 
+    def read_of(self, tenant: Tenant) -> store.KeyRow:
+        """The caller's own key."""
+        with transaction(self._sessions) as session:
+            row = store.read_key(session, tenant.id, tenant.key_id)
+            if row is None:
+                raise NotFound(f"No such key: {tenant.key_id}", param="key_id")
+            return row
+
     def revoke_of(self, tenant_id: str, key_id: str) -> store.KeyRow:
         """Close a key of this tenant; `NotFound` for any other."""
         with transaction(self._sessions) as session:

@@ -10,7 +10,7 @@ import httpx
 from pydantic import BaseModel
 
 from vqueue.inputs import CacheMode, ExportFormat, ExportRows, FailureBrake, Priority, Purpose, States, Table
-from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, KeptModel, ResultPage
+from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, Key, KeptModel, ResultPage
 
 CHAT = "/v1/chat/completions"
 MOST_RESULTS = 1_000  # in a page
@@ -45,6 +45,11 @@ class Call(Generic[T]):
 def models() -> Call[list[str]]:
     """The names that a request may give as its model."""
     return Call("GET", "/models", lambda answer: [model["id"] for model in answer.json()["data"]])
+
+
+def key() -> Call[Key]:
+    """The key that is used, with its scopes."""
+    return Call("GET", "/key", _as(Key))
 
 
 def upload(

@@ -51,6 +51,7 @@ class Calls:
     """
 
     models = Method(calls.models)
+    key = Method(calls.key)
     upload = Method(calls.upload)
     create_batch = Method(calls.create_batch)
     batch = Method(calls.batch)

@@ -11,6 +11,17 @@ class Answered(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
+class Key(Answered):
+    """`scopes` are some of read, write, chat and admin, or * for all."""
+
+    id: str
+    name: str = ""
+    scopes: list[str] = []
+
+    def allows(self, scope: str) -> bool:
+        return bool({"*", scope} & {*self.scopes})
+
+
 class File(Answered):
     id: str
     bytes: int = 0

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.settings import ClientDataOption, checked_settings, find_client
 from app.config import Settings
-from app.doctor import Finding, look_at_api, look_at_servers
+from app.doctor import LOOK_S, Finding, look_at_api, look_at_servers
 
 # Whoever sets one of these runs servers of vqueue here, or is about to.
 OF_SERVERS = {"database_url", "broker_url", "redis_url", "s3_endpoint_url", "s3_bucket"}
@@ -38,7 +38,8 @@ def _findings(settings: Settings, data: Path | None) -> Iterator[Finding]:
     if of_servers:
         yield from look_at_servers(settings)
     try:
-        client = find_client(data)
+        # One try: where nothing answers, several would take minutes.
+        client = find_client(data, retries=0, timeout_s=LOOK_S)
     except typer.BadParameter as error:
         yield Finding("api", "not looked at", str(error), needed=not of_servers)
         return

@@ -4,10 +4,10 @@ import difflib
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr, ValidationError
@@ -79,12 +79,15 @@ def checked_settings() -> Settings:
     raise typer.Exit(2)
 
 
-def find_client(data: Path | None) -> Client:
-    """The API of a data folder, or that which VQUEUE_URL and VQUEUE_API_KEY name; exits if there is none."""
+def find_client(data: Path | None, **options: Any) -> Client:
+    """The API of a data folder, or that which VQUEUE_URL and VQUEUE_API_KEY name; exits if there is none.
+
+    `options` are the client's own, such as `retries`.
+    """
     url, key = os.environ.get("VQUEUE_URL"), os.environ.get("VQUEUE_API_KEY")
     if data is None and (url or key):
         if url and key:
-            return _connect(url, key)
+            return _connect(url, key, options)
         # A folder's key must not be sent to another server, nor another's to this one.
         raise typer.BadParameter(f"{'VQUEUE_API_KEY' if url else 'VQUEUE_URL'} is missing: set both, or none")
     folder = data or DEFAULT_DATA
@@ -96,12 +99,12 @@ def find_client(data: Path | None) -> Client:
             f"no key of a `vqueue up` can be read in {folder}: "
             f"give --data, or set VQUEUE_URL (such as {DEFAULT_URL}) and VQUEUE_API_KEY"
         ) from error
-    return _connect(url, key)
+    return _connect(url, key, options)
 
 
-def _connect(url: str, key: str) -> Client:
+def _connect(url: str, key: str, options: Mapping[str, Any]) -> Client:
     try:
-        return Client(url, key)
+        return Client(url, key, **options)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

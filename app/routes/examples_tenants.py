@@ -55,6 +55,7 @@ ANSWERS: Mapping[str, Any] = {
     },
     "cache_forget": {"object": "answer_cache.forgotten", "forgotten": 1200},
     "tenant_list_keys": {"object": "list", "data": [KEY], "has_more": False},
+    "tenant_read_key": KEY,
     "tenant_create_key": {**KEY, "key": "vq_4f9aB2..."},
     "tenant_revoke_key": {**KEY, "revoked_at": NOW + 60},
     "tenant_read_usage": {

@@ -25,11 +25,16 @@ def tenant_routes(*, keys: Keys, audit: AuditLog, caller: Caller) -> APIRouter:
         """The tenant's keys, those that are revoked too; none is shown."""
         return KeyList(data=[_key(row) for row in keys.list_of(tenant.id)])
 
+    @router.get("/key")
+    def read_key(tenant: Annotated[Tenant, Depends(caller.any)]) -> KeyObject:
+        """The key that asks: what it is called, and its scopes."""
+        return _key(keys.read_of(tenant))
+
     @router.post("/keys", openapi_extra=documented(KeyCreate))
     def create_key(
         tenant: Annotated[Tenant, Depends(caller.admin)], body: Annotated[KeyCreate, Depends(read_body)]
     ) -> KeyWithSecret:
-        """Make a key, which is told this once."""
+        """Make a key, which is told this once. Whatever its Idempotency-Key, sent again it makes another."""
         row, secret = keys.create_for(
             tenant, name=body.name, expires_days=body.expires_days, scopes=body.scopes
         )

@@ -56,6 +56,12 @@ def test_a_key_opens_what_its_scope_says(
         assert answer.json()["error"]["code"] == "insufficient_scope"
 
 
+def test_any_key_is_told_its_own_scopes(url: str, db: Sessions) -> None:
+    told = ask(url, key_of(db, "chat"), "GET", "/key").json()
+    assert (told["object"], told["scopes"]) == ("api_key", ["chat"])
+    assert "key" not in told
+
+
 def test_the_sdk_takes_a_missing_scope_for_what_it_is(url: str, db: Sessions) -> None:
     with sdk(url, key_of(db, "chat")) as client, pytest.raises(openai.PermissionDeniedError, match="'read'"):
         client.batches.list()
