@@ -11,6 +11,9 @@ from app.cli.keys import say
 from app.cli.run import FORMATS, INTERRUPTED, told
 from app.cli.settings import ClientDataOption, find_client
 from app.runs.base import WrongRun
+from app.runs.notebook import Notebook
+from app.runs.restore import Mender, restore
+from app.runs.state import notebook_file
 from vqueue import Batch, BatchFailed, Client, VqueueError
 
 NEWEST = 20
@@ -64,6 +67,7 @@ def export(
     batch: BatchArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="A .csv, .parquet, .jsonl or .ndjson.")],
     rows: Annotated[Literal["all", "completed", "failed"], typer.Option(help="Which.")] = "all",
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="The same as --rows failed.")] = False,
     no_retries: Annotated[
         bool, typer.Option("--no-retries", help="Only the batch's own answers, not those of its retries.")
     ] = False,
@@ -77,7 +81,12 @@ def export(
         raise typer.BadParameter(f"-o {out}: the name must end in {', '.join(f'.{one}' for one in FORMATS)}")
     with told(), closing(find_client(data)) as api:
         columns = "answers" if answers_only else "all"
-        typer.echo(api.export(batch, out, rows=rows, retries=not no_retries, columns=columns))
+        api.export(
+            batch, out, rows="failed" if only_failed else rows, retries=not no_retries, columns=columns
+        )
+        if sent := Notebook(notebook_file(out)).sent():
+            restore(out, Mender(sent))
+        typer.echo(out)
 
 
 def _stopped(batch: Batch) -> str:

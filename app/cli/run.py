@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +16,10 @@ from app.runs.base import WrongRun
 from app.runs.failed import tally
 from app.runs.inputs import fingerprint
 from app.runs.notebook import Notebook
-from app.runs.restore import restore
+from app.runs.own import Own
+from app.runs.restore import Mender, restore
 from app.runs.state import RunState, begin, digest, load, notebook_file, save, take_up
-from app.runs.wish import Wish, choose_columns, hand_in, stamp
+from app.runs.wish import Wish, hand_in, own_table, stamp
 from vqueue import BadRequest, Batch, BatchFailed, Client, NotFound, VqueueError
 
 FORMATS = ("csv", "parquet", "jsonl", "ndjson")
@@ -35,6 +36,7 @@ class Run:
     out: Path
     state: RunState
     show: Shown
+    refused: dict[str, str] = field(default_factory=dict)  # pictures that the service did not take
 
     @property
     def notebook(self) -> Notebook:
@@ -52,6 +54,7 @@ class Run:
             self.notebook,
             say=say,
             sent=lambda done, total: self.show.tell("pictures sent", done, total),
+            refused=self.refused,
         )
         batch = self.api.create_batch(
             handed.input_file_id,
@@ -87,11 +90,14 @@ class Run:
         batches = [*map(self.api.batch, self.state.batches[:-1]), *batches]
         self._refuse_unread(batches[-1])
         self.api.export(batches[0].id, self.out)
-        if texts := self.notebook.texts():
-            restore(self.out, choose_columns(self.wish, lambda _: None), texts)
+        if own := self.own_table():
+            restore(self.out, Mender(self.notebook.sent(), own))
         self.state = replace(self.state, done=True)
         save(self.out, self.state)
         return batches
+
+    def own_table(self) -> Own | None:
+        return own_table(self.wish, self.refused)
 
     def _refuse_unread(self, batch: Batch) -> None:
         """BatchFailed where the input did not pass: there is nothing to write, and nothing to go on with."""
@@ -136,7 +142,8 @@ def run(
                 work.retry()
             batches = work.finish()
             questions = 0 if not (wish.questions or wish.question_column) else len(wish.questions) or 1
-            found = tally(api, batches, questions=questions)
+            own = work.own_table()
+            found = tally(api, batches, questions=questions, own=own.reasons if own else _nothing)
     for line in found.listed:
         say(line)
     if found.failed > len(found.listed):
@@ -145,6 +152,10 @@ def run(
         typer.echo("--only-failed tries these again", err=True)
     typer.echo(f"{found} out={out}")
     raise typer.Exit(1 if found.failed else 0)
+
+
+def _nothing(_rows: set[int]) -> dict[int, str]:
+    return {}
 
 
 @contextmanager

@@ -52,6 +52,7 @@ def _hand_in(api: Client, asked: Asked, show: Shown, *, dry_run: bool) -> Batch:
         Notebook(None),
         say=lambda line: typer.echo(line, err=True),
         sent=lambda done, total: show.tell("pictures sent", done, total),
+        refused={},
     )
     return api.create_batch(
         handed.input_file_id,

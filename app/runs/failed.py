@@ -1,13 +1,14 @@
 """What has no answer when a run is over: the rows and the reasons, retries counted in."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
 from vqueue import Batch, Client, ErrorDetail, Result
 
 MOST_LISTED = 20
+NOT_AN_IMAGE = "bad_url"
 
 
 @dataclass
@@ -25,15 +26,22 @@ class Tally:
         return f"run: jobs={self.jobs} answered={self.jobs - self.failed} failed={self.failed}{told}"
 
 
-def tally(api: Client, batches: Sequence[Batch], *, questions: int) -> Tally:
-    """Of a batch and its retries; `questions` a row, 0 where the input has lines."""
+def tally(
+    api: Client, batches: Sequence[Batch], *, questions: int, own: Callable[[set[int]], Mapping[int, str]]
+) -> Tally:
+    """Of a batch and its retries; `questions` a row, 0 where the input has lines.
+
+    `own` has the reasons that are known here of rows whose pictures were not sent.
+    """
     found = Tally(jobs=batches[0].request_counts.total)
     if not batches[-1].request_counts.failed and len(batches) == 1:
         return found
     first = nsmallest(MOST_LISTED, _counted(found, _failures(api, batches)), key=lambda one: one[0].line)
-    found.listed = [
-        f"{_place(result, questions)}: {failure.code}: {failure.message}" for result, failure in first
-    ]
+    not_sent = {_row(result, questions) for result, failure in first if failure.code == NOT_AN_IMAGE}
+    reasons = own(not_sent) if questions else {}
+    for result, failure in first:
+        why = reasons.get(_row(result, questions)) if failure.code == NOT_AN_IMAGE else None
+        found.listed.append(f"{_place(result, questions)}: {failure.code}: {why or failure.message}")
     return found
 
 
@@ -60,4 +68,8 @@ def _failures(api: Client, batches: Sequence[Batch]) -> Iterator[tuple[Result, E
 
 def _place(result: Result, questions: int) -> str:
     name = f" ({result.custom_id})" if result.custom_id else ""
-    return f"row {(result.line - 1) // questions + 1}{name}" if questions else f"line {result.line}{name}"
+    return f"row {_row(result, questions)}{name}" if questions else f"line {result.line}{name}"
+
+
+def _row(result: Result, questions: int) -> int:
+    return (result.line - 1) // max(1, questions) + 1

@@ -29,20 +29,22 @@ class Notebook:
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._lock = Lock()
-        self._sent = {(one.path, one.size, one.mtime_ns): one for one in _read(file)}
+        self._all = [*_read(file)]
+        self._sent = {(one.path, one.size, one.mtime_ns): one for one in self._all}
 
     def find(self, path: Path) -> str | None:
         """The id under which this very file was sent."""
         found = self._sent.get(_state(path))
         return found.id if found and found.until > time.time() + SPARE_S else None
 
-    def texts(self) -> dict[str, str]:
-        """What the table calls a picture, by id."""
-        return {one.id: one.text for one in self._sent.values()}
+    def sent(self) -> dict[str, Sent]:
+        """All that was ever sent, by id."""
+        return {one.id: one for one in self._all}
 
     def add(self, path: Path, text: str, *, id: str, until: int) -> None:
         sent = Sent(*_state(path), text, id, until)
         with self._lock:
+            self._all.append(sent)
             self._sent[sent.path, sent.size, sent.mtime_ns] = sent
             if self._file is not None:
                 with self._file.open("a") as file:

@@ -1,7 +1,8 @@
 """Parquet on its user's side: rows to look at, and image columns with other values in them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,26 +28,34 @@ def rows_of(path: Path, columns: Sequence[int]) -> Iterator[Row]:
             yield Row(number, [_cell(cell) for cell in cells])
 
 
-def rewrite(path: Path, to: Path, columns: Sequence[str], instead: Mapping[str, str]) -> None:
-    """Copy a file, with other texts in place of some in these columns."""
+def rewrite(
+    path: Path,
+    to: Path,
+    columns: Sequence[str] | None,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    """Copy a file with each row's values in these columns changed, which are text then; None: all texts."""
     file = _open(path)
     schema = file.schema_arrow
-    for name in columns:
+    chosen = [one.name for one in schema if pa.types.is_string(one.type)] if columns is None else columns
+    for name in chosen:
         at = schema.get_field_index(name)
         schema = schema.set(at, schema.field(at).with_type(pa.string()))
     with pq.ParquetWriter(to, schema) as writer:
         for batch in file.iter_batches(batch_size=GROUP_ROWS):
-            writer.write_batch(_replaced(batch, schema, columns, instead))
+            writer.write_batch(_changed(batch, schema, chosen, change))
 
 
-def _replaced(
-    batch: pa.RecordBatch, schema: pa.Schema, columns: Sequence[str], instead: Mapping[str, str]
+def _changed(
+    batch: pa.RecordBatch,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    change: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> pa.RecordBatch:
+    rows = [change(row) for row in batch.select(list(columns)).to_pylist()]
     arrays = list(batch.columns)
     for name in columns:
-        at = schema.get_field_index(name)
-        texts = [None if text is None else instead.get(text, text) for text in arrays[at].to_pylist()]
-        arrays[at] = pa.array(texts, pa.string())
+        arrays[schema.get_field_index(name)] = pa.array([row[name] for row in rows], pa.string())
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -2,18 +2,21 @@
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.runs.base import WrongRun
 from app.runs.inputs import IMAGE, Input, Kind, columns_of, parquet, pictures_in, rows_of
+from app.runs.missing import why_missing
 from app.runs.notebook import Notebook
-from app.runs.references import may_be_local
+from app.runs.references import may_be_local, names_file
 from app.tables.columns import plain
+from app.tables.names import last_part
 from vqueue import BadRequest, Client, TooLarge
 
 SENDERS = 8
+QUIET_S = 10.0
 EXPIRES_S = 30 * 86_400
 NAME = "name"  # beside the image, in the table that is made of a folder
 
@@ -45,15 +48,16 @@ def find_pictures(source: Input, columns: Sequence[str], folder: Path) -> Found:
 
 
 def _look(found: Found, cell: str | bytes, root: Path, row: int) -> None:
-    if isinstance(cell, bytes) or not may_be_local(cell.strip()):
+    text = "" if isinstance(cell, bytes) else cell.strip()
+    if not may_be_local(text) and not names_file(text):
         found.elsewhere += 1
         return
-    path = _inside(root, cell.strip())
-    if path is not None:
+    path = None if names_file(text) else _inside(root, text)
+    if path is not None and isinstance(cell, str):
         found.files[cell] = path
         return
     found.missing += 1
-    found.example = found.example or f"{cell.strip()[:100]!r} in row {row}"
+    found.example = found.example or f"{text[:100]!r} in row {row} ({why_missing(root, text)[:300]})"
 
 
 def _inside(root: Path, text: str) -> Path | None:
@@ -71,10 +75,12 @@ def send_pictures(
     notebook: Notebook,
     sent: Callable[[int], None],
     say: Callable[[str], None],
+    refused: dict[str, str],
 ) -> Mapping[str, str]:
     """The ids by the texts that name the files, each uploaded once; `sent` is told how many are there.
 
-    One that is refused keeps its text, so that its own rows fail and no others; `say` is told why.
+    One that is refused keeps its text, so that its own rows fail and no others; `say` is told why, and
+    `refused` has it by text.
     """
     names = {path: text for text, path in reversed([*files.items()])}  # of several, the first
     ids = {path: id for path in names if (id := notebook.find(path))}
@@ -84,6 +90,8 @@ def send_pictures(
             file = api.upload(path, name=path.name, purpose="vision", expires_after_s=EXPIRES_S)
         except (BadRequest, TooLarge) as error:
             say(f"{names[path]} is not sent, and its rows will fail: {error.message}")
+            if path.stat().st_size:
+                refused.update((text, error.message) for text, one in files.items() if one == path)
             return
         notebook.add(path, names[path], id=file.id, until=file.expires_at or 0)
         ids[path] = file.id
@@ -93,22 +101,35 @@ def send_pictures(
     pool = ThreadPoolExecutor(SENDERS)
     try:
         futures = [pool.submit(send, path) for path in names if path not in ids]
-        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-            future.result()
+        _await(futures, lambda: len(ids), say)
     finally:
         pool.shutdown(cancel_futures=True)
     return {text: ids.get(path, text) for text, path in files.items()}
+
+
+def _await(futures: Sequence["Future[None]"], count: Callable[[], int], say: Callable[[str], None]) -> None:
+    """Until all are done or one raises; where none gets through, this is told."""
+    waiting, seen = set(futures), count()
+    while waiting:
+        done, waiting = wait(waiting, timeout=QUIET_S, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+        if waiting and count() == seen:
+            say(f"no picture got through for {QUIET_S:g} s: the service does not answer, trying again")
+        seen = count()
 
 
 def write_copy(source: Input, columns: Sequence[str], instead: Mapping[str, str], folder: Path) -> Path:
     """The table with ids in place of local pictures, as a new file in the folder."""
     if source.kind is Kind.PARQUET:
         path = folder / "table.parquet"
-        parquet().rewrite(source.here, path, columns, instead)
-        return path
-    if source.kind is Kind.TXT:
-        path = folder / "images.txt"
-        path.write_text("".join(f"{instead.get(cell, cell)}\n" for (cell,) in _texts(source, [0])))
+        named = [columns_of(source)[at] for at in places(source, columns)]
+        parquet().rewrite(
+            source.here,
+            path,
+            named,
+            lambda row: {name: instead.get(cell, cell) if cell else cell for name, cell in row.items()},
+        )
         return path
     path = folder / "table.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -120,6 +141,10 @@ def _table(source: Input, columns: Sequence[str], instead: Mapping[str, str]) ->
     if source.kind is Kind.FOLDER:
         yield [NAME, IMAGE]
         yield from ([name, instead[name]] for name in instead)
+        return
+    if source.kind is Kind.TXT:  # with the pictures' names: as a list, they would be called by their ids
+        yield [IMAGE, NAME]
+        yield from ([instead.get(cell, cell), last_part(cell)] for (cell,) in _texts(source, [0]))
         return
     header = columns_of(source)
     shown = set(places(source, columns))

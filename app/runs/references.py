@@ -13,6 +13,11 @@ def may_be_local(text: str) -> bool:
     return bool(text) and "\0" not in text and not SENT_AS_IT_IS.match(text)
 
 
+def names_file(text: str) -> bool:
+    """A file of this machine, named as a URL; which nobody sends."""
+    return text.lower().startswith("file:")
+
+
 def looks_like_picture(text: str) -> bool:
     """Whether somebody would take this for an image: a URL, or a name that ends as pictures do."""
     is_url = SENT_AS_IT_IS.match(text) is not None

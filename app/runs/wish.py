@@ -1,7 +1,7 @@
 """What a user asks for, as the API wants it: the table of a batch, its file, its pictures."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from app.runs.base import WrongRun
 from app.runs.columns import guess_image_column
 from app.runs.inputs import IMAGE, PLAIN, Input, Kind, columns_of, sample_of
 from app.runs.notebook import Notebook
+from app.runs.own import Own
 from app.runs.pictures import NAME, Found, find_pictures, places, send_pictures, write_copy
 from vqueue import Client, Question, Table
 from vqueue.inputs import CacheMode
@@ -77,20 +78,38 @@ def choose_columns(wish: Wish, say: Say) -> Sequence[str]:
     return [guessed]
 
 
-def hand_in(api: Client, wish: Wish, notebook: Notebook, *, say: Say, sent: Sent) -> HandedIn:
-    """Upload what the API cannot get by itself: the table, with its local pictures."""
+def picture_folder(wish: Wish) -> Path:
+    return wish.image_folder or wish.source.folder
+
+
+def own_table(wish: Wish, refused: Mapping[str, str]) -> Own | None:
+    """The user's table, to name things in an export as it does; None where nothing of it lies here."""
+    if wish.source.kind in (Kind.PREFIX, Kind.JSONL, Kind.ZIP):
+        return None
+    columns, folder = choose_columns(wish, lambda _: None), picture_folder(wish)
+    own = Own(wish.source, columns, folder, find_pictures(wish.source, columns, folder), refused)
+    return own if own.is_local else None
+
+
+def hand_in(
+    api: Client, wish: Wish, notebook: Notebook, *, say: Say, sent: Sent, refused: dict[str, str]
+) -> HandedIn:
+    """Upload what the API cannot get by itself: the table, with its local pictures.
+
+    `refused` is given the pictures that the API does not take, by their texts, with its reasons.
+    """
     columns = choose_columns(wish, say)
     table = _table(wish, columns, api)
     source = wish.source
     if source.kind is Kind.PREFIX:
         return HandedIn(source.text, table)
-    folder = wish.image_folder or source.folder
+    folder = picture_folder(wish)
     found = find_pictures(source, columns, folder)
     _look_at(wish, found, columns, folder, say)
     if not found.files:
         return HandedIn(api.upload(source.here).id, table)
     total = len(set(found.files.values()))
-    ids = send_pictures(api, found.files, notebook, lambda count: sent(count, total), say)
+    ids = send_pictures(api, found.files, notebook, lambda count: sent(count, total), say, refused)
     with TemporaryDirectory(prefix="vqueue-run-") as place:
         copy = write_copy(source, columns, ids, Path(place))
         return HandedIn(api.upload(copy).id, _of_copy(wish, table, copy))
@@ -101,7 +120,7 @@ def stamp(wish: Wish) -> str:
     if wish.source.kind in (Kind.PREFIX, Kind.JSONL, Kind.ZIP, Kind.FOLDER):
         return ""  # a folder's own fingerprint says as much
     columns = choose_columns(wish, lambda _: None)
-    found = find_pictures(wish.source, columns, wish.image_folder or wish.source.folder)
+    found = find_pictures(wish.source, columns, picture_folder(wish))
     digest = hashlib.sha256(f"{found.missing}".encode())
     for text, path in sorted(found.files.items()):
         state = path.stat()

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Timer
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +15,11 @@ from typer.testing import CliRunner, Result
 
 from app.cli import following
 from app.cli.main import app
+from app.runs import pictures
+from app.runs.missing import why_missing
 from app.runs.notebook import Notebook
-from app.runs.restore import restore
+from app.runs.notebook import Sent as Noted
+from app.runs.restore import Mender, restore
 from tests.answering import Api, Reply, Sent, reply
 
 GONE = reply(404, {"error": {"message": "No such thing."}})
@@ -30,14 +34,20 @@ class Service:
         self.ends = [(2, 0)]
         self.interrupt = False
         self.unread = False  # the next batch does not pass
-        self.message = "Row 2: the picture is gone."
+        self.code, self.message = "http_404", "Row 2: the picture is gone."
+        self.export: str | None = None  # else what was uploaded last
+        self.asked: list[str] = []
+        self.hold = Event()  # uploads wait for it
+        self.hold.set()
 
     def answer(self, sent: Sent) -> Reply:
+        self.asked.append(sent.path)
         path = sent.path.removeprefix("/v1").partition("?")[0]
         match sent.method, *path.strip("/").split("/"):
             case "GET", "models":
                 return reply(200, {"data": [{"id": "demo"}]})
             case "POST", "files":
+                self.hold.wait()
                 name, content = _file(sent.body)
                 if not content:
                     return reply(400, {"error": {"message": "The file is empty."}})
@@ -51,10 +61,16 @@ class Service:
                 return reply(200, next(one for one in self.batches if one["id"] == id))
             case "GET", "batches", _, "results":
                 return reply(
-                    200, {"data": [failure(self.message)], "last_seq": 1, "has_more": False, "ended": True}
+                    200,
+                    {
+                        "data": [failure(self.code, self.message)],
+                        "last_seq": 1,
+                        "has_more": False,
+                        "ended": True,
+                    },
                 )
             case "GET", "batches", _, "export":
-                return Reply(200, self.files[-1][1])
+                return Reply(200, self.export.encode() if self.export else self.files[-1][1])
         return GONE
 
     def _begin(self, body: dict[str, object]) -> Reply:
@@ -89,8 +105,8 @@ def _file(body: bytes) -> tuple[str, bytes]:
     return found[1].decode(), found[2]
 
 
-def failure(message: str) -> dict[str, object]:
-    error = {"code": "http_404", "message": message}
+def failure(code: str, message: str) -> dict[str, object]:
+    error = {"code": code, "message": message}
     return {
         "seq": 1,
         "line": 3,
@@ -216,8 +232,80 @@ def test_pictures_beside_the_table_are_sent_once_and_named_by_their_ids(
     ids = {content: f"file-{at:08}" for at, (_, content) in enumerate(service.files, 1)}
     shown = [row[1] for row in service.rows()[1:]]
     assert shown == [ids[b"1.jpg"], ids[b"2.jpg"], ids[b"1.jpg"], "https://a/4.jpg", "../secret.jpg"]
-    assert "'../secret.jpg' in row 5: their rows will fail" in done.stderr
+    assert "'../secret.jpg' in row 5 (no such file ../secret.jpg): their rows will fail" in done.stderr
     assert cells(Path("out.csv").read_text()) == cells(shelf.read_text())
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_each_row_has_its_own_spelling_of_a_picture_again(service: Service, shelf: Path, kind: str) -> None:
+    spellings = ["./1.jpg", "1.jpg", ".//1.jpg"]
+    if kind == "csv":
+        Path("own.csv").write_text("photo\n" + "\n".join(spellings) + "\n")
+    else:
+        pq.write_table(pa.table({"photo": spellings}), "own.parquet")
+    assert run(f"own.{kind}", "--ask", "What?", "-o", f"out.{kind}").exit_code == 0
+    assert len(service.files) == 2, "one picture and the table"
+    if kind == "csv":
+        assert [row[0] for row in cells(Path("out.csv").read_text())] == ["photo", *spellings]
+    else:
+        assert pq.read_table("out.parquet")["photo"].to_pylist() == spellings
+
+
+def test_a_list_of_pictures_is_sent_with_their_names(service: Service, shelf: Path) -> None:
+    Path("list.txt").write_text("# mine\n1.jpg\nhttps://a/b/9.jpg\n")
+    run("list.txt", "--ask", "What is {name}?", "-o", "out.csv")
+    assert service.rows() == [["image", "name"], ["file-00000001", "1.jpg"], ["https://a/b/9.jpg", "9.jpg"]]
+    assert cells(Path("out.csv").read_text())[1] == ["1.jpg", "1.jpg"]
+
+
+def test_a_picture_that_was_not_sent_is_explained_in_its_own_cell(service: Service, shelf: Path) -> None:
+    (shelf.parent / "empty.jpg").write_bytes(b"")
+    names = ["1.jpg", "nope.jpg", "empty.jpg", "2.JPG", "file:///etc/passwd", "a\\b.jpg"]
+    Path("own.csv").write_text("photo\n" + "\n".join(names) + "\n")
+    theirs = "bad_url: Row: Local paths are not read."
+    service.export = "photo,answer,answer_error\n" + "".join(f"{one},,{theirs}\n" for one in names)
+    done = run("own.csv", "--ask", "What?", "-o", "out.csv")
+    errors = [row[2] for row in cells(Path("out.csv").read_text())[1:]]
+    assert errors[:4] == [
+        theirs,
+        "bad_url: no such file nope.jpg",
+        "bad_url: empty.jpg is empty",
+        "bad_url: no such file 2.JPG: did you mean 2.jpg?",
+    ]
+    assert "file:///etc/passwd is not sent: write the file's path" in errors[4]
+    assert "4 images of 'photo' are neither URLs nor files" in done.stderr
+
+
+def test_a_backslash_is_explained_where_a_slash_would_do(tmp_path: Path) -> None:
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "pics" / "a.png").write_bytes(b"x")
+    assert why_missing(tmp_path, "pics\\a.png").endswith("write pics/a.png, with / between the folders")
+
+
+def test_failures_that_are_listed_say_so_too(service: Service, shelf: Path) -> None:
+    Path("own.csv").write_text("photo\n1.jpg\nnope.jpg\n")
+    service.ends, service.code = [(1, 1)], "bad_url"
+    done = run("own.csv", "--ask", "hue=What?", "--ask", "size=?", "-o", "out.csv")
+    assert "row 2 (b:hue): bad_url: no such file nope.jpg\n" in done.stderr
+
+
+def test_an_export_beside_a_run_s_notes_has_the_pictures_names(service: Service, shelf: Path) -> None:
+    run(shelf, "--ask", "What?", "-o", "out.csv")
+    CliRunner().invoke(app, ["export", "batch_1", "-o", "out.csv", "--only-failed"])
+    assert cells(Path("out.csv").read_text())[1] == ["a", "1.jpg"]
+    assert "rows=failed" in service.asked[-1]
+    CliRunner().invoke(app, ["export", "batch_1", "-o", "other.csv"])
+    assert cells(Path("other.csv").read_text())[1][1].startswith("file-")
+
+
+def test_a_service_that_takes_no_picture_is_told_while_it_is_tried(
+    service: Service, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "QUIET_S", 0.05)
+    service.hold = Event()
+    Timer(0.3, service.hold.set).start()
+    done = run(shelf, "--ask", "What?", "-o", "out.csv")
+    assert (done.exit_code, "the service does not answer, trying again" in done.stderr) == (0, True)
 
 
 def test_pictures_that_were_sent_are_not_sent_again(service: Service, shelf: Path) -> None:
@@ -303,12 +391,16 @@ def test_parquet_pictures_are_named_by_their_ids_and_get_their_names_back(
     assert pq.read_table("out.parquet").equals(table)
 
 
+def noted(text: str) -> Noted:
+    return Noted(f"/{text}", 1, 1, text, "file-1", 2**33)
+
+
 def test_lines_of_json_get_their_names_back(tmp_path: Path) -> None:
     out = tmp_path / "out.ndjson"
-    out.write_text('{"photo":"file-1","answer":"file-1"}\n{"photo":null}\n')
-    restore(out, ["photo"], {"file-1": "ä.jpg"})
+    out.write_text('{"photo":"file-1","answer":"file-12"}\n{"photo":null}\n')
+    restore(out, Mender({"file-1": noted("ä.jpg")}))
     assert [json.loads(line) for line in out.read_text().splitlines()] == [
-        {"photo": "ä.jpg", "answer": "file-1"},
+        {"photo": "ä.jpg", "answer": "file-12"},
         {"photo": None},
     ]
 
@@ -316,7 +408,7 @@ def test_lines_of_json_get_their_names_back(tmp_path: Path) -> None:
 def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text("photo\r\nfile-1\r\n")
-    restore(out, ["photo"], {"file-1": "=1.jpg"})
+    restore(out, Mender({"file-1": noted("=1.jpg")}))
     assert out.read_text() == "photo\n'=1.jpg\n"
 
 
