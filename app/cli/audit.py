@@ -9,15 +9,19 @@ import typer
 from app.audit import AuditLog
 from app.cli.keys import aligned, printable
 from app.cli.settings import DataOption, open_database
+from app.cli.tenants import find_tenant
 from app.db import make_sessions
 from app.store.audit import AuditRow
+from app.tenants import Tenants
 
 TITLES = ("when", "tenant", "key", "what", "object", "request", "details")
 MOST = 1000
 
 
 def audit(
-    tenant: Annotated[str | None, typer.Option(help="Only what was done for this tenant (its id).")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Only what was done for this tenant, by name or id.")
+    ] = None,
     last: Annotated[int, typer.Option(min=1, max=MOST, help="How many, the newest.")] = 50,
     data: DataOption = None,
 ) -> None:
@@ -27,7 +31,9 @@ def audit(
     object, request and details, separated by tabs.
     """
     with open_database(data, application="audit") as engine:
-        page = AuditLog(sessions=make_sessions(engine)).read(tenant, limit=last, after=None)
+        sessions = make_sessions(engine)
+        tenant_id = find_tenant(Tenants(sessions=sessions), tenant) if tenant else None
+        page = AuditLog(sessions=sessions).read(tenant_id, limit=last, after=None)
     rows = [_cells(row) for row in page.entries]
     for line in aligned([TITLES, *rows]) if sys.stdout.isatty() else map("\t".join, rows):
         typer.echo(line)

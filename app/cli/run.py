@@ -13,10 +13,11 @@ from app.cli.following import Shown, follow, shown
 from app.cli.keys import say
 from app.cli.settings import find_client
 from app.runs.base import WrongRun
-from app.runs.failed import tally
+from app.runs.failed import advice, tally
 from app.runs.inputs import fingerprint
 from app.runs.notebook import Notebook
 from app.runs.own import Own
+from app.runs.preflight import look_ahead
 from app.runs.restore import Mender, restore
 from app.runs.state import RunState, begin, digest, load, notebook_file, save, take_up
 from app.runs.wish import Wish, hand_in, own_table, stamp
@@ -36,6 +37,8 @@ class Run:
     out: Path
     state: RunState
     show: Shown
+    resumed: bool = False
+    ended: bool = False
     refused: dict[str, str] = field(default_factory=dict)  # pictures that the service did not take
 
     @property
@@ -45,8 +48,10 @@ class Run:
     def submit(self) -> None:
         """Hand the work in, unless this was done before."""
         if self.state.batch is not None:
+            self.resumed = True
             typer.echo(f"going on with {self.state.batches[-1]} (--fresh starts anew)", err=True)
             return
+        look_ahead(self.api, self.wish)
         save(self.out, self.state)  # its mark is kept before anything is made by it
         handed = hand_in(
             self.api,
@@ -87,6 +92,7 @@ class Run:
     def finish(self) -> list[Batch]:
         """Wait for the end, and write the output; the batch and its retries."""
         batches = [follow(self.api, self.state.batches[-1], self.show)]
+        self.ended = True
         batches = [*map(self.api.batch, self.state.batches[:-1]), *batches]
         self._refuse_unread(batches[-1])
         self.api.export(batches[0].id, self.out)
@@ -148,8 +154,8 @@ def run(
         say(line)
     if found.failed > len(found.listed):
         typer.echo(f"and {found.failed - len(found.listed):,} more", err=True)
-    if found.failed:
-        typer.echo("--only-failed tries these again", err=True)
+    for line in advice(found):
+        typer.echo(line, err=True)
     typer.echo(f"{found} out={out}")
     raise typer.Exit(1 if found.failed else 0)
 
@@ -176,14 +182,18 @@ def _interruptible(work: Run) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if work.state.batches:
+        if work.ended:
+            say(f"{work.state.batches[-1]} has ended: the same command writes {work.out}")
+        elif work.state.batches:
             last = work.state.batches[-1]
             say(f"{last} goes on by itself: the same command takes it up, `vqueue cancel {last}` stops it")
         else:
             say("nothing was handed in yet: the same command goes on with the pictures that were not sent")
         raise typer.Exit(INTERRUPTED) from None
     except NotFound as error:
-        raise WrongRun(f"{error}; if the batch of an earlier run is gone, --fresh starts anew") from error
+        if not work.resumed or error.code not in (None, "batch_not_found"):
+            raise
+        raise WrongRun(f"{str(error).rstrip('.')}: --fresh starts anew") from error
 
 
 def _state(api: Client, wish: Wish, out: Path, *, fresh: bool, only_failed: bool) -> RunState:

@@ -12,6 +12,7 @@ from app.cli.following import Shown, follow, shown
 from app.cli.run import told
 from app.cli.settings import find_client
 from app.runs.notebook import Notebook
+from app.runs.preflight import look_ahead
 from app.runs.wish import hand_in
 from vqueue import Batch, Client
 
@@ -46,6 +47,7 @@ def check(asked: Asked) -> None:
 
 def _hand_in(api: Client, asked: Asked, show: Shown, *, dry_run: bool) -> Batch:
     wish = asked.wish()
+    look_ahead(api, wish)
     handed = hand_in(
         api,
         wish,

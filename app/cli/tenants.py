@@ -92,6 +92,16 @@ def quota(
         typer.echo(line)
 
 
+def find_tenant(tenants: Tenants, named: str) -> str:
+    """The id of the tenant of this name, or id; exits with code 1 where there is none."""
+    rows = tenants.list()
+    found = [row.id for row in rows if row.name == named] or [row.id for row in rows if row.id == named]
+    if not found:
+        typer.echo(f"There is no tenant {named}.", err=True)
+        raise typer.Exit(1)
+    return found[0]
+
+
 def _limit(text: str | None, most: int) -> tuple[bool, int | None]:
     """Whether an option was given, and the limit that it sets."""
     if text in (None, DEFAULT):

@@ -8,6 +8,7 @@ import typer
 
 from app.cli.keys import aligned, printable
 from app.cli.settings import DataOption, checked_settings, open_database
+from app.cli.tenants import find_tenant
 from app.db import make_sessions
 from app.errors import RequestError
 from app.tenants import Tenants
@@ -18,7 +19,7 @@ GROUPS = ("tenant", "day", "key", "model")
 
 
 def usage(
-    tenant: Annotated[str | None, typer.Option(help="Only this one, by name.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this one, by name or id.")] = None,
     days: Annotated[int, typer.Option(min=1, max=MOST_DAYS, help="The last ones (UTC), today included.")] = (
         DEFAULT_DAYS
     ),
@@ -34,7 +35,7 @@ def usage(
     prices = checked_settings().prices
     with open_database(data, application="usage") as engine:
         sessions = make_sessions(engine)
-        tenant_id = _tenant_id(Tenants(sessions=sessions), tenant) if tenant else None
+        tenant_id = find_tenant(Tenants(sessions=sessions), tenant) if tenant else None
         try:
             report = Usage(sessions=sessions, prices=prices).report_all(tenant_id, days=days, by=by)
         except RequestError as error:
@@ -43,14 +44,6 @@ def usage(
     rows = [_cells(line, report.by) for line in report.lines]
     for line in aligned([titles, *rows]) if sys.stdout.isatty() else map("\t".join, rows):
         typer.echo(line)
-
-
-def _tenant_id(tenants: Tenants, name: str) -> str:
-    found = next((row.id for row in tenants.list() if row.name == name), None)
-    if found is None:
-        typer.echo(f"There is no tenant {name}.", err=True)
-        raise typer.Exit(1)
-    return found
 
 
 def _cells(line: Line, by: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """The rows of a table with the answers to what was asked of each. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from app.checks import Json
@@ -10,7 +11,7 @@ from app.exports.columns import Cells, Column, Kind, with_own_names
 from app.exports.jobs import ExportedJob
 from app.states import ENDED_JOB, JobState
 from app.tables.base import Cell, Row
-from app.tables.spec import TableSpec
+from app.tables.spec import Question, TableSpec
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,27 @@ def with_answers(
     input_columns: Sequence[Column], rows: Iterable[AskedRow], spec: TableSpec
 ) -> tuple[Sequence[Column], Iterator[Cells]]:
     """All columns, and the rows that they are of."""
-    answers = [AnswerColumns(question) for question in spec.questions]
-    columns = with_own_names([*input_columns, *(column for one in answers for column in one.columns)])
+    columns = with_own_names(input_columns)
+    answers: list[AnswerColumns] = []
+    for question in spec.questions:
+        answers.append(_with_free_names(question, {column.name for column in columns}))
+        columns += answers[-1].columns
 
     def cells(row: AskedRow) -> Cells:
         asked = (one.cells(row.jobs.get(at)) for at, one in enumerate(answers))
         return [*row.cells, *(cell for cells in asked for cell in cells)]
 
     return columns, map(cells, rows)
+
+
+def _with_free_names(question: Question, taken: Set[str]) -> AnswerColumns:
+    """Its columns; where one of their names is taken all get the same number, so that they go together."""
+    for count in itertools.count(1):
+        name = question.name if count == 1 else f"{question.name}_{count}"
+        found = AnswerColumns(replace(question, name=name))
+        if not taken & {column.name for column in found.columns}:
+            return found
+    raise AssertionError
 
 
 def _text(cell: Cell) -> Json:

@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from app.auth import Tenant
+from app.errors import RequestError
 from app.exports.opening import CONTENT_TYPES, Columns, Export, Exports, ExportWish, Format, Rows
 from app.routes.caller import Caller
 
+KNOWN = frozenset({"format", "rows", "columns", "retries"})
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 DOC: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind.partition(";")[0]: BINARY for kind in CONTENT_TYPES.values()}}
@@ -20,6 +22,7 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
 
     @router.get("/export", response_class=StreamingResponse, responses=DOC)
     def export(
+        request: Request,
         tenant: Annotated[Tenant, Depends(caller.read)],
         batch_id: str,
         format: Format = Format.CSV,
@@ -32,6 +35,9 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
         `columns=answers` leaves a table's own columns out. `retries` takes the newest answer of each line
         among those of the batch and its retries.
         """
+        for name in request.query_params.keys() - KNOWN:
+            message = f"Unknown parameter: {name}. There are {', '.join(sorted(KNOWN))}."
+            raise RequestError(message, param=name, code="unknown_parameter")
         made = exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries))
         return StreamingResponse(made.blocks, media_type=made.content_type, headers=_headers(made))
 

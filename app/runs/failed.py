@@ -9,6 +9,15 @@ from vqueue import Batch, Client, ErrorDetail, Result
 
 MOST_LISTED = 20
 NOT_AN_IMAGE = "bad_url"
+# Of rows that were no requests: there is nothing of them that could be tried again.
+NO_REQUESTS = frozenset(
+    {
+        *(NOT_AN_IMAGE, "bad_data_url", "bad_base64", "empty_body", "unsupported_modality"),
+        *("missing_image", "missing_id", "missing_question", "duplicate_id", "invalid_custom_id"),
+        *("wrong_cell_count", "invalid_encoding", "invalid_character", "invalid_cell", "invalid_json"),
+        "invalid_zip_member",
+    }
+)
 
 
 @dataclass
@@ -24,6 +33,16 @@ class Tally:
         reasons = ", ".join(f"{code} x {count}" for code, count in self.reasons.most_common())
         told = f" ({reasons})" if reasons else ""
         return f"run: jobs={self.jobs} answered={self.jobs - self.failed} failed={self.failed}{told}"
+
+
+def advice(found: Tally) -> list[str]:
+    """How what failed can be had again."""
+    lost = sum(count for code, count in found.reasons.items() if code in NO_REQUESTS)
+    lines = ["--only-failed tries these again"] if found.failed > lost else []
+    if lost:
+        which = "these" if not lines else f"{lost:,} of them"
+        lines.append(f"{which} were no requests: put them right, and run without --only-failed")
+    return lines if found.failed else []
 
 
 def tally(

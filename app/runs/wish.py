@@ -16,6 +16,7 @@ from app.runs.pictures import NAME, Found, find_pictures, places, send_pictures,
 from vqueue import Client, Question, Table
 from vqueue.inputs import CacheMode
 
+DELIMITERS = ",;\t|"
 Say = Callable[[str], None]
 Sent = Callable[[int, int], None]
 
@@ -70,12 +71,23 @@ def choose_columns(wish: Wish, say: Say) -> Sequence[str]:
     if wish.source.kind in PLAIN:
         return wish.image_columns or [IMAGE]
     named = [*wish.image_columns, *(one for one in (wish.id_column, wish.question_column) if one)]
+    _look_at_delimiter(wish.source)
     places(wish.source, named)  # refused at once where one is missing
     if wish.image_columns:
         return wish.image_columns
     guessed = guess_image_column(columns_of(wish.source), sample_of(wish.source))
     say(f"images: the column {guessed!r} (--image-column names another)")
     return [guessed]
+
+
+def _look_at_delimiter(source: Input) -> None:
+    """WrongRun where the delimiter that was given leaves one column with others' delimiters in it."""
+    if source.delimiter is None or len(there := columns_of(source)) != 1:
+        return
+    if likely := [one for one in DELIMITERS if one != source.delimiter and one in there[0]]:
+        raise WrongRun(
+            f"with --delimiter {source.delimiter!r} there is only one column, {there[0]!r}: is it {likely[0]!r}?"
+        )
 
 
 def picture_folder(wish: Wish) -> Path:
@@ -169,7 +181,13 @@ def _look_at(wish: Wish, found: Found, columns: Sequence[str], folder: Path, say
     if not found.missing:
         return
     named = ", ".join(map(repr, columns))
-    what = f"{found.missing:,} images of {named} are neither URLs nor files below {folder}"
+    several = found.missing != 1
+    are = (
+        f"images of {named} are neither URLs nor files"
+        if several
+        else f"image of {named} is neither a URL nor a file"
+    )
+    what = f"{found.missing:,} {are} below {folder}"
     if not found.files and not found.elsewhere:
         raise WrongRun(f"{what}, such as {found.example}: --image-folder says where they lie")
-    say(f"{what}, such as {found.example}: their rows will fail")
+    say(f"{what}, such as {found.example}: {'their rows' if several else 'its row'} will fail")

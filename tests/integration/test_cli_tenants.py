@@ -36,6 +36,20 @@ def test_a_weight_that_makes_no_sense_is_refused(rows: Rows, weight: str) -> Non
     assert rows.one("SELECT weight FROM tenants WHERE id = 'Bob'") == 1
 
 
+@pytest.mark.parametrize("named", ["Bob", "the shop"])
+def test_the_audit_log_takes_names_and_ids(rows: Rows, named: str) -> None:
+    vqueue("weight", "Bob", "2")
+    rows.run("UPDATE tenants SET name = 'the shop' WHERE id = 'Bob'")
+    done = CliRunner().invoke(app, ["audit", "--tenant", named])
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1)
+
+
+def test_the_audit_log_of_an_unknown_tenant_is_none(rows: Rows) -> None:
+    assert rows
+    done = CliRunner().invoke(app, ["audit", "--tenant", "nope"])
+    assert (done.exit_code, done.stderr) == (1, "There is no tenant nope.\n")
+
+
 def test_an_unknown_tenant_is_told_so(rows: Rows) -> None:
     done = vqueue("weight", "Carol", "2")
     assert (done.exit_code, done.stderr) == (1, "There is no tenant Carol.\n")

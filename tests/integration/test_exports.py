@@ -207,7 +207,7 @@ def test_no_browser_shows_an_export_as_a_page(http: httpx.Client, db: Sessions, 
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize("query", ["format=xlsx", "rows=some", "retries=2"])
+@pytest.mark.parametrize("query", ["format=xlsx", "rows=some", "retries=2", "row=failed"])
 def test_an_unknown_wish_is_refused_by_name(http: httpx.Client, rows: Rows, query: str) -> None:
     assert rows
     answer = http.get(f"/v1/batches/batch_1/export?{query}")

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from app.cli import following
+from app.cli import run as run_module
 from app.cli.main import app
 from app.runs import pictures
 from app.runs.missing import why_missing
@@ -36,6 +37,7 @@ class Service:
         self.unread = False  # the next batch does not pass
         self.code, self.message = "http_404", "Row 2: the picture is gone."
         self.export: str | None = None  # else what was uploaded last
+        self.scopes = ["read", "write"]
         self.asked: list[str] = []
         self.hold = Event()  # uploads wait for it
         self.hold.set()
@@ -45,7 +47,9 @@ class Service:
         path = sent.path.removeprefix("/v1").partition("?")[0]
         match sent.method, *path.strip("/").split("/"):
             case "GET", "models":
-                return reply(200, {"data": [{"id": "demo"}]})
+                return reply(200, {"data": [{"id": "demo"}, {"id": "big"}]})
+            case "GET", "key":
+                return reply(200, {"id": "key_1", "scopes": self.scopes})
             case "POST", "files":
                 self.hold.wait()
                 name, content = _file(sent.body)
@@ -232,7 +236,7 @@ def test_pictures_beside_the_table_are_sent_once_and_named_by_their_ids(
     ids = {content: f"file-{at:08}" for at, (_, content) in enumerate(service.files, 1)}
     shown = [row[1] for row in service.rows()[1:]]
     assert shown == [ids[b"1.jpg"], ids[b"2.jpg"], ids[b"1.jpg"], "https://a/4.jpg", "../secret.jpg"]
-    assert "'../secret.jpg' in row 5 (no such file ../secret.jpg): their rows will fail" in done.stderr
+    assert "'../secret.jpg' in row 5 (no such file ../secret.jpg): its row will fail" in done.stderr
     assert cells(Path("out.csv").read_text()) == cells(shelf.read_text())
 
 
@@ -349,7 +353,7 @@ def test_pictures_that_were_changed_are_other_work(service: Service, shelf: Path
 
 def test_what_did_not_pass_stands_in_nobodys_way(service: Service, catalog: Path) -> None:
     service.unread = True
-    done = run(catalog, "--ask", "What is {nope}?", "-o", "out.csv")
+    done = run(catalog, "--ask", "What is {sku}?", "-o", "out.csv")
     assert (done.exit_code, "no column 'nope'" in done.stderr) == (1, True)
     service.unread = False
     assert run(catalog, "--ask", "What?", "-o", "out.csv").exit_code == 0
@@ -448,6 +452,13 @@ def test_a_half_written_note_is_no_harm(tmp_path: Path) -> None:
         (("lost.csv", "--ask", "x", "-o", "out.csv"), "--image-folder says where they lie"),
         (("a.jsonl", "--ask", "x", "-o", "out.csv"), "whole requests already"),
         (("s3://", "--ask", "x", "-o", "out.csv"), "a prefix looks like s3://bucket/prefix"),
+        (("catalog.csv", "--ask", "What is {nope}?", "-o", "out.csv"), "no column 'nope'; there are 'sku'"),
+        (("catalog.csv", "--ask", "x", "--model", "nope", "-o", "out.csv"), "--model nope: it is not served"),
+        (("catalog.csv", "--ask", "x", "--window", "99d", "-o", "out.csv"), "--window 99d: must be a time"),
+        (
+            ("catalog.csv", "--ask", "x", "--delimiter", ";", "-o", "out.csv"),
+            "is only one column, 'sku,photo': is it ','?",
+        ),
         (("notes.docx", "--ask", "x", "-o", "out.csv"), "is expected"),
     ],
 )
@@ -461,6 +472,32 @@ def test_what_cannot_be_is_told_before_anything_is_sent(
     done = run(*arguments)
     assert (done.exit_code, service.files, service.batches) == (2, [], [])
     assert told in done.stderr
+
+
+def test_a_key_that_lacks_a_scope_is_told_before_anything_is_sent(service: Service, shelf: Path) -> None:
+    service.scopes = ["read"]
+    done = run(shelf, "--ask", "What?", "-o", "out.csv")
+    assert (done.exit_code, service.files) == (2, [])
+    assert "the key lacks the scope write" in done.stderr
+
+
+def test_trying_again_is_only_advised_where_it_can_help(service: Service, catalog: Path) -> None:
+    service.ends, service.code = [(1, 1)], "missing_image"
+    said = run(catalog, "--ask", "What?", "-o", "out.csv").stderr
+    assert "--only-failed tries" not in said
+    assert "these were no requests: put them right, and run without --only-failed" in said
+
+
+def test_interrupted_when_all_has_ended_nothing_goes_on(
+    service: Service, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_module, "tally", interrupt)
+    said = run(catalog, "--ask", "What?", "-o", "out.csv").stderr
+    assert "goes on by itself" not in said
+    assert "batch_1 has ended: the same command writes out.csv" in said
 
 
 def test_submit_hands_in_and_check_only_reads(service: Service, catalog: Path) -> None:

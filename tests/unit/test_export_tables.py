@@ -142,4 +142,4 @@ def test_a_row_is_completed_when_all_was_answered_and_failed_when_anything_was()
 
 def test_an_input_column_keeps_its_name_and_an_answer_of_that_name_gets_another() -> None:
     columns, _ = with_answers([Column("colour"), Column("colour")], [], TableSpec(["image"], [PLAIN]))
-    assert [column.name for column in columns] == ["colour", "colour_2", "colour_3", "colour_error"]
+    assert [column.name for column in columns] == ["colour", "colour_2", "colour_3", "colour_3_error"]
