@@ -85,9 +85,8 @@ def _look_at_delimiter(source: Input) -> None:
     if source.delimiter is None or len(there := columns_of(source)) != 1:
         return
     if likely := [one for one in DELIMITERS if one != source.delimiter and one in there[0]]:
-        raise WrongRun(
-            f"with --delimiter {source.delimiter!r} there is only one column, {there[0]!r}: is it {likely[0]!r}?"
-        )
+        one = f"with --delimiter {source.delimiter!r} there is only one column, {there[0]!r}"
+        raise WrongRun(f"{one}: is it {likely[0]!r}?")
 
 
 def picture_folder(wish: Wish) -> Path:

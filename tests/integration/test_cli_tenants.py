@@ -38,7 +38,7 @@ def test_a_weight_that_makes_no_sense_is_refused(rows: Rows, weight: str) -> Non
 
 @pytest.mark.parametrize("named", ["Bob", "the shop"])
 def test_the_audit_log_takes_names_and_ids(rows: Rows, named: str) -> None:
-    vqueue("weight", "Bob", "2")
+    vqueue("quota", "Bob", "--queued-jobs", "5")
     rows.run("UPDATE tenants SET name = 'the shop' WHERE id = 'Bob'")
     done = CliRunner().invoke(app, ["audit", "--tenant", named])
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1)
