@@ -10,7 +10,7 @@ import httpx
 from pydantic import BaseModel
 
 from vqueue.inputs import CacheMode, ExportFormat, ExportRows, FailureBrake, Priority, Purpose, States, Table
-from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, Key, KeptModel, ResultPage
+from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, KeptModel, Key, ResultPage
 
 CHAT = "/v1/chat/completions"
 MOST_RESULTS = 1_000  # in a page
