@@ -419,7 +419,7 @@ def test_a_name_that_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
 def test_a_field_with_a_semicolon_stays_quoted_where_names_are_given_back(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     out.write_text('"a;b",photo\r\n"c;d",file-1\r\n')
-    restore(out, ["photo"], {"file-1": "1.jpg"})
+    restore(out, Mender({"file-1": noted("1.jpg")}))
     assert out.read_text() == '"a;b",photo\n"c;d",1.jpg\n'
 
 
