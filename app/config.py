@@ -148,6 +148,10 @@ class Settings(BaseSettings):
     disk_min_free_bytes: int = Field(default=0, ge=0)  # of `data_dir`; 0 switches the check off
     data_dir: Path | None = None
 
+    # Sweeps: databases that they may read (`name=url name=url`), and buckets that they may write answers to.
+    sweep_sources: Annotated[Mapping[str, SecretStr], NoDecode] = Field(default_factory=dict)
+    sweep_buckets: Annotated[tuple[str, ...], NoDecode] = ()
+
     # How long things are kept; 0 is for ever.
     retention_files_s: int = Field(default=0, ge=0)  # uploaded files, whatever their clients ask for
     retention_batches_s: int = Field(default=30 * DAY_S, ge=0)  # after their end; direct jobs too
@@ -193,6 +197,11 @@ class Settings(BaseSettings):
     def _read_prices(cls, value: object) -> object:
         return read_prices(value) if isinstance(value, str) else value
 
+    @field_validator("sweep_sources", mode="before")
+    @classmethod
+    def _read_sources(cls, value: object) -> object:
+        return read_sources(value) if isinstance(value, str) else value
+
     @field_validator("model_aliases")
     @classmethod
     def _check_aliases(cls, value: Mapping[str, str], info: ValidationInfo) -> Mapping[str, str]:
@@ -214,6 +223,7 @@ class Settings(BaseSettings):
         "fetch_ports",
         "worker_models",
         "shared_cache_tenants",
+        "sweep_buckets",
         mode="before",
     )
     @classmethod
@@ -288,6 +298,17 @@ def read_option(name: str, value: str) -> object:
         return getattr(option.model_validate({name: value}), name)
     except ValidationError as error:
         raise ValueError(f"{name}={value}: {error.errors()[0]['msg']}") from error
+
+
+def read_sources(text: str) -> Mapping[str, str]:
+    """`name=url name=url` as a mapping; ValueError for what is none, without the URL: it has a password."""
+    found: dict[str, str] = {}
+    for part in text.split():
+        name, _, url = part.partition("=")
+        if not name or "://" not in url or name in found:
+            raise ValueError("must be name=url, several with spaces between, each name once")
+        found[name] = url
+    return found
 
 
 def _names(models: tuple[ModelEntry, ...], model_name: str | None, model: str) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ from app.retention import Retention
 from app.store import notices
 from app.store.notices import Listener
 from app.sweep import Sweeper
+from app.sweeps.due import Due
+from app.sweeps.runs import make_runs
+from app.sweeps.stalls import Stalls
 from app.waking import waking_loop
 from app.watch import Watch
 
@@ -30,9 +33,10 @@ log = structlog.get_logger()
 # What is old enough goes a minute later; what is doomed, at once; and a bucket is listed at leisure.
 RETENTION_POLL_S, DELETE_POLL_S, ORPHAN_PAGE_S = 60.0, 1.0, 1.0
 WEBHOOK_POLL_S = 1.0
+SWEEP_POLL_S, STALL_POLL_S = 1.0, 15.0
 
 # A loop has one transaction open at most; some have a thread or two beside them.
-CONNECTIONS = 12
+CONNECTIONS = 16
 # Written within seconds: these never wait behind the files of a batch of a million.
 SMALL_BATCH_JOBS = 20_000
 
@@ -63,6 +67,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     deleter = Deleter(sessions=sessions, objects=objects)
     deliveries = Deliveries(sessions=sessions, poster=make_poster(settings))
     orphans = Orphans(sessions=sessions, objects=objects)
+    runs = make_runs(settings, sessions=sessions, objects=objects, stopping=stopping)
     idle_s = settings.dispatch_poll_s
     ready = Event()
     return [
@@ -76,6 +81,9 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
         Loop("delete", deleter.step, idle_s=DELETE_POLL_S),
         Loop("orphans", orphans.step, idle_s=ORPHAN_PAGE_S),
         Loop("webhooks", deliveries.step, idle_s=WEBHOOK_POLL_S),
+        Loop("sweeps_due", Due(sessions=sessions).step, idle_s=SWEEP_POLL_S),
+        Loop("sweep_runs", runs.step, idle_s=SWEEP_POLL_S),
+        Loop("sweep_stalls", Stalls(sessions=sessions).step, idle_s=STALL_POLL_S),
         Loop("finalize_small", finalize_small.step, idle_s=idle_s),
     ]
 

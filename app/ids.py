@@ -32,6 +32,14 @@ def new_tenant_id() -> str:
     return f"tenant_{secrets.token_hex(8)}"
 
 
+def new_sweep_id() -> str:
+    return f"sweep_{secrets.token_hex(16)}"
+
+
+def new_run_id() -> str:
+    return f"run_{secrets.token_hex(16)}"
+
+
 def job_name(job_id: int) -> str:
     return f"job_{job_id:016x}"
 

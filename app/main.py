@@ -49,10 +49,13 @@ from app.routes.models import model_routes
 from app.routes.openapi import describe, operation_id
 from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
+from app.routes.sweeps import sweep_routes
 from app.routes.tenants import tenant_routes
 from app.routes.usage import usage_routes
 from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
+from app.sweeps.desk import Sweeps
+from app.sweeps.sources import Sources
 from app.tables.checks import table_checks
 from app.throttle import Throttle
 from app.usage import Usage
@@ -91,6 +94,7 @@ class Services:
     usage: Usage
     kept: KeptAnswers
     webhooks: Webhooks
+    sweeps: Sweeps
     models: ServedModels
     checks: tuple[Check, ...]
 
@@ -119,6 +123,14 @@ def wire(settings: Settings) -> Services:
     brake = default_brake(settings)
     placer = Placer(sessions=sessions, objects=objects, settings=settings)
     jobs = Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings)
+    batches = Batches(
+        sessions=sessions,
+        limits=limits,
+        brake=brake,
+        tables=table_checks(settings),
+        cache=CacheMode(settings.answer_cache),
+    )
+    sources = Sources(objects=objects, settings=settings)
     ear = Ear(connect(settings.redis_url.get_secret_value()))
     return Services(
         engine=engine,
@@ -133,13 +145,7 @@ def wire(settings: Settings) -> Services:
             table_max_bytes=settings.table_max_bytes,
             longest_s=settings.retention_files_s,
         ),
-        batches=Batches(
-            sessions=sessions,
-            limits=limits,
-            brake=brake,
-            tables=table_checks(settings),
-            cache=CacheMode(settings.answer_cache),
-        ),
+        batches=batches,
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
         answers=Answers(sessions=sessions),
@@ -151,6 +157,7 @@ def wire(settings: Settings) -> Services:
         usage=Usage(sessions=sessions, prices=settings.prices),
         kept=KeptAnswers(sessions=sessions),
         webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
+        sweeps=Sweeps(sessions=sessions, batches=batches, sources=sources, settings=settings),
         models=ServedModels(names=settings.model_names),
         checks=readiness_checks(
             engine=engine,
@@ -197,6 +204,7 @@ def build_app(services: Services) -> FastAPI:
         usage_routes(usage=services.usage, caller=caller),
         kept_routes(kept=services.kept, caller=caller),
         webhook_routes(webhooks=services.webhooks, caller=caller),
+        sweep_routes(sweeps=services.sweeps, caller=caller),
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),

@@ -74,12 +74,19 @@ class ObjectStore:
         self._s3 = _client(session, endpoint_url, connections=connections, retries=RETRIES)
         self._probe = _client(session, endpoint_url, connections=1, retries=0, connect_s=2.0, read_s=2.0)
 
-    def put(self, key: str, data: bytes, *, content_type: str) -> None:
-        with self._translated(self.bucket, key):
-            self._s3.put_object(Bucket=self.bucket, Key=key, Body=data, ContentType=content_type)
+    def put(self, key: str, data: bytes, *, content_type: str, bucket: str | None = None) -> None:
+        bucket = bucket or self.bucket
+        with self._translated(bucket, key):
+            self._s3.put_object(Bucket=bucket, Key=key, Body=data, ContentType=content_type)
 
     def put_stream(
-        self, key: str, chunks: Iterable[bytes], *, content_type: str, max_bytes: int | None = None
+        self,
+        key: str,
+        chunks: Iterable[bytes],
+        *,
+        content_type: str,
+        max_bytes: int | None = None,
+        bucket: str | None = None,
     ) -> int:
         """Write an object from chunks with flat memory and return its size in bytes.
 
@@ -89,11 +96,11 @@ class ObjectStore:
         parts = _parts(_limited(chunks, max_bytes))
         first = next(parts, b"")
         if len(first) < PART_BYTES:
-            self.put(key, first, content_type=content_type)
+            self.put(key, first, content_type=content_type, bucket=bucket)
             return len(first)
         whole = chain([first], parts)
         del first  # else it is kept until the last one is sent
-        return self._put_parts(key, whole, content_type)
+        return self._put_parts(bucket or self.bucket, key, whole, content_type)
 
     def open(
         self, key: str, *, start: int = 0, stop: int | None = None, bucket: str | None = None
@@ -186,9 +193,9 @@ class ObjectStore:
             if error.response["Error"]["Code"] not in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
                 raise
 
-    def _put_parts(self, key: str, parts: Iterator[bytes], content_type: str) -> int:
-        where = {"Bucket": self.bucket, "Key": key}
-        with self._translated(self.bucket, key):
+    def _put_parts(self, bucket: str, key: str, parts: Iterator[bytes], content_type: str) -> int:
+        where = {"Bucket": bucket, "Key": key}
+        with self._translated(bucket, key):
             upload = self._s3.create_multipart_upload(**where, ContentType=content_type)["UploadId"]
         try:
             done: list[dict[str, object]] = []
@@ -197,7 +204,7 @@ class ObjectStore:
                 done.append(self._put_part(where, upload, len(done) + 1, part))
                 size += len(part)
                 del part  # before the next one is gathered
-            with self._translated(self.bucket, key):
+            with self._translated(bucket, key):
                 self._s3.complete_multipart_upload(**where, UploadId=upload, MultipartUpload={"Parts": done})
         except BaseException:
             self._abort(where, upload)
@@ -205,7 +212,7 @@ class ObjectStore:
         return size
 
     def _put_part(self, where: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, object]:
-        with self._translated(self.bucket, where["Key"]):
+        with self._translated(where["Bucket"], where["Key"]):
             answer = self._s3.upload_part(**where, UploadId=upload, PartNumber=number, Body=part)
         return {"PartNumber": number, "ETag": answer["ETag"]}
 

@@ -1,6 +1,5 @@
 """Bodies of requests and responses, as OpenAI's API has them; ours are marked so."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -9,26 +8,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app.schemas_report import Report
 from app.schemas_tables import Str, Table
 from app.warm import WARM
+from app.windows import MONTH_S, window_seconds
 
-MONTH_S = 30 * 86_400
-# OpenAI has 24h only; shorter and longer ones, and other units, are ours.
-WINDOW = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 NEAR_DUPLICATES = "vqueue_near_duplicates"
-WINDOW_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def _window(value: str) -> str:
     window_seconds(value)
     return value
-
-
-def window_seconds(window: str) -> int:
-    """Seconds of a completion window such as "24h"; ValueError for what is none, or longer than 30 days."""
-    match = WINDOW.fullmatch(window)
-    seconds = int(match[1]) * WINDOW_UNIT_S[match[2]] if match else 0
-    if not 0 < seconds <= MONTH_S:
-        raise ValueError("must be a time such as '24h', '30m' or '7d', and at most 30 days")
-    return seconds
 
 
 def _wishes(value: dict[str, str]) -> dict[str, str]:

@@ -6,7 +6,16 @@ from pydantic import BaseModel, Field
 
 from app.schemas import Request, Str
 
-EventType = Literal["batch.completed", "batch.failed", "batch.expired", "batch.cancelled", "batch.progress"]
+EventType = Literal[
+    "batch.completed",
+    "batch.failed",
+    "batch.expired",
+    "batch.cancelled",
+    "batch.progress",
+    "sweep.run.completed",
+    "sweep.run.failed",
+    "sweep.run.stalled",
+]
 EventTypes = Annotated[list[EventType], Field(min_length=1, max_length=16)]
 Name = Annotated[Str, Field(min_length=1, max_length=256)]
 Target = Annotated[Str, Field(min_length=1, max_length=2048)]

@@ -64,6 +64,8 @@ FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or err
 RATES_UNCOUNTED = Counter(
     "vqueue_rates_uncounted", "Times that Redis could not be asked how often a tenant has called."
 )
+SWEEP_RUNS = Counter("vqueue_sweep_runs", "Runs of sweeps that ended, by their last state.", ["state"])
+SWEEP_STALLED = Gauge("vqueue_sweep_stalled", "Runs of sweeps that stand still for longer than they may.")
 WEBHOOKS = Counter(
     "vqueue_webhooks", "Tries to send an event to an endpoint, by what came of them.", ["outcome"]
 )

@@ -171,6 +171,8 @@ def send(poster: Poster, url: str, body: Mapping[str, object], signing: Sequence
 
 def _sample(event_type: str) -> Mapping[str, object]:
     data: dict[str, object] = {"id": "batch_test"}
+    if event_type.startswith("sweep."):
+        data = {"id": "run_test", "sweep_id": "sweep_test", "name": "test"}
     if event_type == "batch.progress":
         data |= {"percent": 50, "request_counts": {"total": 2, "completed": 1, "failed": 0}}
     return {

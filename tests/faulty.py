@@ -31,8 +31,8 @@ class FaultyStore(ObjectStore):
         self._at = at
         self.puts: list[str] = []
 
-    def put(self, key: str, data: bytes, *, content_type: str) -> None:
-        super().put(key, data, content_type=content_type)
+    def put(self, key: str, data: bytes, *, content_type: str, bucket: str | None = None) -> None:
+        super().put(key, data, content_type=content_type, bucket=bucket)
         self.puts.append(key)
 
     def open(
@@ -45,8 +45,14 @@ class FaultyStore(ObjectStore):
         yield data[first:]
 
     def put_stream(
-        self, key: str, chunks: Iterable[bytes], *, content_type: str, max_bytes: int | None = None
+        self,
+        key: str,
+        chunks: Iterable[bytes],
+        *,
+        content_type: str,
+        max_bytes: int | None = None,
+        bucket: str | None = None,
     ) -> int:
-        size = super().put_stream(key, chunks, content_type=content_type, max_bytes=max_bytes)
+        size = super().put_stream(key, chunks, content_type=content_type, max_bytes=max_bytes, bucket=bucket)
         self._at()
         return size

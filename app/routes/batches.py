@@ -10,8 +10,9 @@ from app.batches import Batches, Brake, Wish
 from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_list, batch_object
-from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, FailureBrake, window_seconds
+from app.schemas import BatchCreate, BatchDeleted, BatchList, BatchObject, FailureBrake
 from app.states import Priority
+from app.windows import window_seconds
 
 # A batch's body is a few ids and at most 16 metadata pairs.
 BODY_BYTES = 256 * 1024

@@ -7,20 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.routes import examples, examples_labels, examples_tenants, examples_webhooks
+from app.routes import examples, examples_labels, examples_sweeps, examples_tenants, examples_webhooks
 
-REQUESTS = {
-    **examples.REQUESTS,
-    **examples_webhooks.REQUESTS,
-    **examples_tenants.REQUESTS,
-    **examples_labels.REQUESTS,
-}
-ANSWERS = {
-    **examples.ANSWERS,
-    **examples_webhooks.ANSWERS,
-    **examples_tenants.ANSWERS,
-    **examples_labels.ANSWERS,
-}
+PLACES = (examples, examples_webhooks, examples_tenants, examples_labels, examples_sweeps)
+REQUESTS = {name: example for place in PLACES for name, example in place.REQUESTS.items()}
+ANSWERS = {name: example for place in PLACES for name, example in place.ANSWERS.items()}
 
 # OpenAPI is JSON of which we change pieces in place.
 Document = dict[str, Any]
@@ -32,6 +23,7 @@ TAGS = {
     "jobs": "(ours) One question about some images, asked straight and polled.",
     "chat": "Chat completions, whole or streamed, answered while the line is held.",
     "responses": "The same in the words of the Responses API, whole.",
+    "sweeps": "(ours) Sources gone through again and again: only what is new or changed is asked about.",
     "models": "The models that are served, and their aliases.",
     "webhooks": "Where events of batches are sent.",
     "cache": "(ours) Answers that are kept, so that nothing is asked twice.",

@@ -11,8 +11,9 @@ from app.routes.batches import BODY_BYTES, RetryCount, brake_wish, is_retry
 from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_object, error_list, result_list
-from app.schemas import BatchObject, BatchRetry, ErrorList, ResultList, window_seconds
+from app.schemas import BatchObject, BatchRetry, ErrorList, ResultList
 from app.states import JobState, Priority
+from app.windows import window_seconds
 
 MOST_RESULTS = 1_000
 MOST_JOBS = 2**30  # more than a batch can have

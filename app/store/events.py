@@ -78,6 +78,24 @@ def tell_end(session: Session, batch_id: str) -> None:
     )
 
 
+def tell(session: Session, tenant_id: str, event_type: str, data: Mapping[str, object]) -> None:
+    """Tell those who want to know, in the transaction that makes it so."""
+    session.execute(
+        text(
+            f"""
+            WITH told AS (
+                SELECT {NEW_EVENT_ID} AS id, CAST(:tenant AS text) AS tenant_id, CAST(:type AS text) AS type,
+                       CAST(:data AS json) AS data
+                WHERE EXISTS (
+                    SELECT FROM webhook_endpoints one
+                    WHERE one.tenant_id = :tenant AND :type = ANY(one.event_types))),
+            event AS ({TELL}) {ADDRESS}
+            """  # noqa: S608 - pieces of our own
+        ),
+        {"tenant": tenant_id, "type": event_type, "data": json.dumps(data)},
+    )
+
+
 def tell_progress(session: Session) -> int:
     """Tell of each further quarter that batches have done, where several passed of the last; how many."""
     rows = session.execute(
