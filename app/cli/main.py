@@ -20,6 +20,7 @@ from app.cli import (
     results,
     run,
     submit,
+    sweep,
     tenants,
     usage,
     warm,
@@ -69,6 +70,7 @@ app.add_typer(keys.keys)
 app.add_typer(tenants.tenants)
 app.add_typer(labels.labels)
 app.add_typer(labels.review)
+app.add_typer(sweep.sweep)
 processes.mount(app)
 
 
