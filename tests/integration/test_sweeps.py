@@ -1,5 +1,6 @@
 """A sweep asks what it must and nothing else, whatever changes at its source and whatever dies meanwhile."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -96,6 +97,27 @@ def test_a_changed_image_that_was_not_answered_stays_to_be_asked(three: World) -
     three.run(sweep)
     three.fails = frozenset()
     assert three.asked(three.run(sweep)) == ids(three, "b.png:colour")
+
+
+def test_a_changed_image_is_asked_again_what_failed_beside_an_answer(three: World) -> None:
+    sweep = three.create()
+    three.run(sweep)
+    three.put("b.png", "another b")
+    three.fails = frozenset(ids(three, "b.png:shape"))
+    three.run(sweep)
+    three.fails = frozenset()
+    assert three.asked(three.run(sweep)) == ids(three, "b.png:shape")
+
+
+def test_no_job_takes_an_image_that_was_stored_before_it_changed(three: World) -> None:
+    sweep = three.create(questions=[COLOUR])
+    three.fails = frozenset(ids(three, "b.png:colour"))
+    three.run(sweep)
+    three.fails = frozenset()
+    three.put("b.png", "another b")
+    three.run(sweep)
+    shown = hashlib.sha256(b"another b").hexdigest()
+    assert three.desk.count(f"sweep_items WHERE content_hash = '{shown}'") == 1
 
 
 def test_a_new_policy_version_asks_only_the_questions_that_have_changed(three: World) -> None:
