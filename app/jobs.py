@@ -22,6 +22,7 @@ from app.lines import PARSERS
 from app.placing import KeptImages, Placer, place_images
 from app.references import ImageReference, RefKind, ref_hash
 from app.repeats import Once, hash_request
+from app.shares import has_share
 from app.states import Endpoint, Priority
 from app.store import audit, notices
 from app.store.chats import count_open
@@ -74,6 +75,7 @@ class Jobs:
         self._model = settings.default_model
         self._reuse_s = settings.fetch_reuse_s
         self._most = settings.interactive_max
+        self._timeout_s = settings.interactive_timeout_s
         self._cache = CacheMode(settings.answer_cache)
 
     def submit(self, tenant_id: str, wish: JobWish, *, idempotency_key: str | None = None) -> JobView:
@@ -87,7 +89,10 @@ class Jobs:
         if refusal := self._limits.refusal():
             raise refusal
         cache = wish.cache or self._cache
-        terms = Terms(wish.image_params, wish.deadline_s, wish.priority, once, cache=cache)
+        deadline_s = wish.deadline_s
+        if deadline_s is None and wish.priority is Priority.INTERACTIVE:
+            deadline_s = self._timeout_s
+        terms = Terms(wish.image_params, deadline_s, wish.priority, once, cache=cache)
         return self._accept(tenant_id, self._check(wish), terms)
 
     def submit_chat(
@@ -107,6 +112,7 @@ class Jobs:
         with transaction(self._sessions) as session:
             if terms.once is not None and (earlier := _find_made(session, terms.once)) is not None:
                 return earlier
+            self._limits.check_jobs(session, tenant_id)
             _check_files(session, tenant_id, request.images, terms)
             placed = place_images(session, tenant_id, request.images, kept, reuse_s=self._reuse_s)
             images = [placed[ref_hash(image)] for image in request.images]
@@ -146,16 +152,14 @@ class Jobs:
     def _check_room(self, tenant_id: str, model: str, terms: Terms) -> None:
         """More interactive jobs than are answered within seconds would only wait until their deadlines."""
         with transaction(self._sessions) as session:
-            self._limits.check_jobs(session, tenant_id)
+            self._limits.check_jobs(session, tenant_id, is_last_word=False)
             if terms.priority is not Priority.INTERACTIVE:
                 return
-            is_full = count_open(session, model, cap=self._most) >= self._most
-        if is_full:
-            raise Overloaded(
-                f"{self._most} interactive requests to {model!r} are open. Please try again later.",
-                code="overloaded",
-                retry_after_s=BUSY_RETRY_S,
-            )
+            open = count_open(session, model, tenant_id, cap=self._most)
+        if open.all >= self._most:
+            raise _overloaded(f"{self._most} interactive requests to {model!r} are open.")
+        if not open.is_alone and not has_share(open.own, open=open.all, most=self._most):
+            raise _overloaded(f"You have {open.own} of {self._most} interactive requests to {model!r} open.")
 
     def _check(self, wish: JobWish) -> ChatRequest:
         try:
@@ -163,6 +167,10 @@ class Jobs:
         except RequestError as error:
             error.param = _own_param(error.param, wish)
             raise
+
+
+def _overloaded(reason: str) -> Overloaded:
+    return Overloaded(f"{reason} Please try again later.", code="overloaded", retry_after_s=BUSY_RETRY_S)
 
 
 def _find_made(session: Session, once: Once) -> JobView | None:

@@ -92,11 +92,18 @@ class Limits:
             retry_after_s=RETRY_AFTER_S,
         )
 
-    def check_jobs(self, session: Session, tenant_id: str, *, jobs: int = 1) -> None:
-        """Raise `Overloaded` where so many more jobs are more than the tenant may have open."""
+    def check_jobs(
+        self, session: Session, tenant_id: str, *, jobs: int = 1, is_last_word: bool = True
+    ) -> None:
+        """Raise `Overloaded` where so many more jobs are more than the tenant may have open.
+
+        Where there is a limit, and it is the last word, the tenant's next jobs wait for this transaction.
+        """
         allowed = quotas.read_quota(session, tenant_id, self._quota).queued_jobs
         if not allowed:
             return
+        if is_last_word:
+            quotas.lock_tenant(session, tenant_id)
         use = QuotaUse(quotas.count_open_jobs(session, tenant_id), allowed)
         if not use.has_room(jobs):
             raise _exceeded(too_many_jobs(use, jobs))

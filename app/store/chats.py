@@ -1,6 +1,7 @@
 """Interactive jobs whose callers hold the line: how many are open, which have ended, who has hung up."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -12,20 +13,31 @@ from app.store.results import ended_job
 CALLER_LEFT = "caller_left"
 
 
-def count_open(session: Session, model: str, *, cap: int) -> int:
-    """Interactive jobs of a model that wait or run, counted up to `cap`."""
-    counted = session.execute(
+@dataclass(frozen=True)
+class OpenJobs:
+    """Interactive jobs of a model that wait or run: of all tenants, and of one."""
+
+    all: int
+    own: int
+    is_alone: bool  # there is no other tenant
+
+
+def count_open(session: Session, model: str, tenant_id: str, *, cap: int) -> OpenJobs:
+    """Counted up to `cap` of all."""
+    row = session.execute(
         text(
             """
-            SELECT count(*) FROM (
-                SELECT 1 FROM jobs
+            SELECT count(*), count(*) FILTER (WHERE tenant_id = :tenant),
+                   NOT EXISTS (SELECT FROM tenants WHERE id <> :tenant)
+            FROM (
+                SELECT tenant_id FROM jobs
                 WHERE priority = 'interactive' AND state IN ('waiting', 'ready', 'queued', 'running')
                   AND model = :model LIMIT :cap) AS open
             """
         ),
-        {"model": model, "cap": cap},
-    )
-    return counted.scalar_one()
+        {"model": model, "tenant": tenant_id, "cap": cap},
+    ).one()
+    return OpenJobs(*row)
 
 
 def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | UnansweredJob]:

@@ -196,6 +196,47 @@ def test_interactive_jobs_over_the_bound_of_their_class_are_told_to_come_back(
         ask(http, priority="standard")
 
 
+def test_interactive_jobs_of_one_tenant_leave_room_for_another(
+    settings: Settings, api_key: str, db: Sessions, rows: Rows
+) -> None:
+    assert rows
+    small = settings.model_copy(update={"interactive_max": 4})
+    ada, bob = [{"Authorization": f"Bearer {key}"} for key in (api_key, new_key(db, "Bob"))]
+    with serving(build_app(wire(small))) as url, httpx.Client(base_url=url, headers=ada) as http:
+        ask(http, priority="interactive", image="https://hangs.example/mug.png")
+        ask(http, priority="interactive")
+        answer = http.post("/v1/jobs", json={"question": "?", "priority": "interactive"})
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
+        assert "You have 2 of 4" in answer.json()["error"]["message"]
+        with httpx.Client(base_url=url, headers=bob) as http:
+            ask(http, priority="interactive")
+
+
+def test_a_tenant_who_is_alone_has_all_the_room(settings: Settings, api_key: str, rows: Rows) -> None:
+    small = settings.model_copy(update={"interactive_max": 4})
+    headers = {"Authorization": f"Bearer {api_key}"}
+    rows.run("DELETE FROM tenants WHERE id NOT IN (SELECT tenant_id FROM api_keys)")
+    with serving(build_app(wire(small))) as url, httpx.Client(base_url=url, headers=headers) as http:
+        for _ in range(4):
+            ask(http, priority="interactive")
+        assert refuse(http, priority="interactive") == (429, None, "overloaded")
+
+
+@pytest.mark.parametrize(
+    ("body", "left_s"),
+    [
+        ({"priority": "interactive"}, 120),
+        ({"priority": "interactive", "deadline_s": 600}, 600),
+        ({}, None),
+    ],
+)
+def test_an_interactive_job_ends_when_a_chat_would(
+    http: httpx.Client, rows: Rows, body: dict[str, object], left_s: float | None
+) -> None:
+    ask(http, **body)
+    assert rows.one("SELECT round(extract(epoch FROM deadline - created_at)) FROM jobs") == left_s
+
+
 def test_a_job_runs_and_is_answered(http: httpx.Client, db: Sessions) -> None:
     name = ask(http)["id"]
     claim(db, name)

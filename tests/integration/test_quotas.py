@@ -1,6 +1,7 @@
 """Tenants keep to their quotas: open jobs, bytes of files, images fetched in a day."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
@@ -70,6 +71,13 @@ def refused(answer: httpx.Response) -> str:
     assert (answer.status_code, error["code"]) == (429, "quota_exceeded")
     assert answer.headers["retry-after"] == "30"
     return error["message"]
+
+
+def test_jobs_that_race_stay_within_the_quota(http: httpx.Client, db: Sessions) -> None:
+    allow(Rows(db), quota_queued_jobs=5)
+    with ThreadPoolExecutor(16) as threads:
+        answers = list(threads.map(lambda _: http.post("/v1/jobs", json={"question": "?"}), range(64)))
+    assert sorted(answer.status_code for answer in answers)[:6] == [202] * 5 + [429]
 
 
 def test_a_tenant_with_all_of_its_jobs_open_is_given_no_more(
