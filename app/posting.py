@@ -49,11 +49,13 @@ class Poster:
         check_url(url, self._policy)
         return url
 
-    def post(self, text: str, body: bytes, headers: Mapping[str, str]) -> Posted:
-        """Send once; the WorkErrors of downloads where no answer came."""
+    def post(
+        self, text: str, body: bytes, headers: Mapping[str, str], *, within_s: float | None = None
+    ) -> Posted:
+        """Send once; the WorkErrors of downloads where no answer came, within `within_s` if that is given."""
         url = self.check(text)
         addresses = look_up(url, self._policy, self._resolver)
-        deadline = Deadline(self._total_s, what=f"{url.host} did not answer")
+        deadline = Deadline(within_s or self._total_s, what=f"{url.host} did not answer")
         with self._transport(url, addresses, headers=headers, deadline=deadline, body=body) as reply:
             return Posted(reply.status, retry_after(reply.header("Retry-After")))
 

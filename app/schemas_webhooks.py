@@ -80,7 +80,7 @@ class EndpointTestResult(BaseModel):
     webhook_endpoint_id: str
     event_type: str
     status_code: int
-    success: Literal[True] = True
+    success: bool = Field(description="whether it was answered 2xx")
 
 
 class EventTypeList(BaseModel):

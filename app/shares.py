@@ -1,7 +1,11 @@
 """Places that tenants share, so that no one of them can take all."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
+
+from app.errors import RequestError
 
 
 def has_share(held: int, *, open: int, most: int) -> bool:
@@ -27,6 +31,16 @@ class Places:
                 return False
             self._held[tenant_id] += 1
             return True
+
+    @contextmanager
+    def held(self, tenant_id: str, refusal: RequestError) -> Iterator[None]:
+        """Hold a place while the block runs; raises `refusal` where there is none."""
+        if not self.take(tenant_id):
+            raise refusal
+        try:
+            yield
+        finally:
+            self.leave(tenant_id)
 
     def leave(self, tenant_id: str) -> None:
         with self._lock:

@@ -22,6 +22,7 @@ log = structlog.get_logger()
 
 MOST_ENDPOINTS = 100  # of a tenant
 KEEP_OLD_S = 24 * 3600
+TEST_S = 5.0  # for a receiver to take a test event, while a thread and its client wait
 HEADERS = {"Content-Type": "application/json", "User-Agent": "vqueue-webhooks/1"}
 
 
@@ -132,7 +133,7 @@ class Webhooks:
             signing = store.read_secrets(session, endpoint_id)
         body = _sample(event_type)
         try:
-            return send(self._poster, endpoint.url, body, signing)
+            return send(self._poster, endpoint.url, body, signing, within_s=TEST_S)
         except WorkError as error:
             raise RequestError(
                 f"The test event could not be sent: {error.message}", code=f"webhook_{error.code}"
@@ -162,11 +163,18 @@ class Webhooks:
             raise RequestError(message, code=error.code, param="url") from error
 
 
-def send(poster: Poster, url: str, body: Mapping[str, object], signing: Sequence[str]) -> Posted:
+def send(
+    poster: Poster,
+    url: str,
+    body: Mapping[str, object],
+    signing: Sequence[str],
+    *,
+    within_s: float | None = None,
+) -> Posted:
     """Sign and send an event; its id is the message's, by which a receiver knows one that came before."""
     content = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
     signed = signed_headers(signing, str(body["id"]), int(time.time()), content)
-    return poster.post(url, content, {**HEADERS, **signed})
+    return poster.post(url, content, {**HEADERS, **signed}, within_s=within_s)
 
 
 def _sample(event_type: str) -> Mapping[str, object]:

@@ -1,10 +1,14 @@
 """Webhook endpoints over HTTP, as the official SDK asks for them, and the log of what was sent (ours)."""
 
+from functools import partial
 from typing import Annotated, get_args
 
+import anyio
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query
 
 from app.auth import Tenant
+from app.errors import Overloaded
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
@@ -23,12 +27,16 @@ from app.schemas_webhooks import (
     EventTypeList,
     SecretRotate,
 )
+from app.shares import Places
 from app.signing import hint
 from app.store.events import DeliveryRow
 from app.store.webhooks import EndpointRow
 from app.webhooks import Webhooks
 
 MAX_BODY_BYTES = 64 * 1024
+# At once; each holds a thread until its receiver answers. With those of other requests they would freeze all.
+TESTS = 8
+RETRY_AFTER_S = 5
 Limit = Annotated[int, Query(ge=1, le=100)]
 
 
@@ -38,6 +46,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
     change = json_body(EndpointUpdate, max_bytes=MAX_BODY_BYTES, empty=b"{}")
     rotation = json_body(SecretRotate, max_bytes=MAX_BODY_BYTES, empty=b"{}")
     trial = json_body(EndpointTest, max_bytes=MAX_BODY_BYTES)
+    places, threads = Places(TESTS), anyio.CapacityLimiter(TESTS)
 
     @router.get("/webhook_event_types")
     def list_event_types(_: Annotated[Tenant, Depends(caller.admin)]) -> EventTypeList:
@@ -97,15 +106,20 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         return _with_secret(webhooks.rotate(tenant.id, webhook_endpoint_id, keep_old=keep))
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}/test", openapi_extra=documented(EndpointTest))
-    def test(
+    async def test(
         tenant: Annotated[Tenant, Depends(caller.admin)],
         webhook_endpoint_id: str,
         body: Annotated[EndpointTest, Depends(trial)],
     ) -> EndpointTestResult:
         """Send a sample event now, and tell how it was answered."""
-        posted = webhooks.test(tenant.id, webhook_endpoint_id, body.event_type)
+        send = partial(webhooks.test, tenant.id, webhook_endpoint_id, body.event_type)
+        with places.held(tenant.id, _too_many_tests()):
+            posted = await run_sync(send, limiter=threads)
         return EndpointTestResult(
-            webhook_endpoint_id=webhook_endpoint_id, event_type=body.event_type, status_code=posted.status
+            webhook_endpoint_id=webhook_endpoint_id,
+            event_type=body.event_type,
+            status_code=posted.status,
+            success=posted.taken,
         )
 
     @router.get("/webhook_endpoints/{webhook_endpoint_id}/deliveries")
@@ -128,6 +142,11 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         return _delivery(webhooks.redeliver(tenant.id, webhook_endpoint_id, delivery_id))
 
     return router
+
+
+def _too_many_tests() -> Overloaded:
+    message = "Other tests of webhooks are under way: wait until one is over."
+    return Overloaded(message, code="too_many_webhook_tests", retry_after_s=RETRY_AFTER_S)
 
 
 def _endpoint(row: EndpointRow) -> EndpointObject:

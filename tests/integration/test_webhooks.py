@@ -1,6 +1,8 @@
 """Webhook endpoints through the official SDK, and events on their way to a real receiver."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +23,7 @@ from app.store import events
 from tests.receiver import Receiver, receiving
 from tests.rows import Rows
 from tests.serving import new_key, sdk, serving
+from tests.waiting import eventually
 
 ENDS = ["batch.completed", "batch.failed", "batch.expired", "batch.cancelled"]
 
@@ -313,14 +316,46 @@ def test_what_was_sent_can_be_looked_at_and_sent_again(
     assert [m.headers["webhook-id"] for m in receiver.received] == [one["event_id"]] * 2
 
 
-def test_a_test_event_is_sent_at_once_and_its_answer_told(client: OpenAI, receiver: Receiver) -> None:
+@pytest.mark.parametrize(("status", "taken"), [(204, True), (302, False), (410, False), (429, False)])
+def test_a_test_event_is_sent_at_once_and_its_answer_told(
+    client: OpenAI, receiver: Receiver, status: int, taken: bool
+) -> None:
     made = client.webhooks.create(name="mine", url=receiver.url, event_types=["batch.completed"])
-    receiver.answer = lambda _: 418
+    receiver.answer = lambda _: status
     result = client.webhooks.test(made.id, event_type="batch.failed")
-    assert (result.success, result.status_code) == (True, 418)
+    assert (result.success, result.status_code) == (taken, status)
     one = receiver.received[0]
     event = client.webhooks.unwrap(one.body, one.headers, secret=made.signing_secret)
     assert event.type == "batch.failed"
+
+
+def test_tests_of_one_tenant_hold_up_nobody_else(client: OpenAI, db: Sessions, receiver: Receiver) -> None:
+    stranger = client.copy(api_key=new_key(db, "Bob"))
+    slow = client.webhooks.create(name="mine", url=f"{receiver.url}/slow", event_types=["batch.completed"])
+    other = stranger.webhooks.create(name="mine", url=receiver.url, event_types=["batch.completed"])
+    with ThreadPoolExecutor(4) as threads:
+        held = [threads.submit(client.webhooks.test, slow.id, event_type="batch.failed") for _ in range(4)]
+        eventually(lambda: len(receiver.received) == 4)
+        with pytest.raises(openai.RateLimitError) as refused:
+            client.webhooks.test(slow.id, event_type="batch.failed")
+        assert stranger.webhooks.test(other.id, event_type="batch.failed").success
+        receiver.held.set()
+        assert all(one.result().success for one in held)
+    assert (refused.value.code, refused.value.response.headers["retry-after"]) == (
+        "too_many_webhook_tests",
+        "5",
+    )
+
+
+def test_a_test_whose_receiver_is_slow_ends_soon(
+    client: OpenAI, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.webhooks.TEST_S", 0.2)
+    slow = client.webhooks.create(name="mine", url=f"{receiver.url}/slow", event_types=["batch.completed"])
+    began = time.monotonic()
+    with pytest.raises(openai.BadRequestError) as ended:
+        client.webhooks.test(slow.id, event_type="batch.failed")
+    assert (ended.value.code, time.monotonic() - began < 5) == ("webhook_timeout", True)
 
 
 def test_a_test_event_that_reaches_nobody_says_why(client: OpenAI, receiver: Receiver) -> None:
