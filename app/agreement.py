@@ -12,6 +12,7 @@ class Question:
     id: str
     text: str
     kind: str | None = None
+    label: str | None = None  # the right answer, where it is known
 
 
 @dataclass(frozen=True)

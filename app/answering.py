@@ -33,11 +33,17 @@ class KnownAnswers:
         sharing = store.find_sharing(session, self._shared) if self._shared else ()
         keys = find_keys(candidates, images, sharing)
         engines = store.read_engines(session)
-        prints = {keys[one.id]: engines.get(one.lane.model, "") for one in candidates if one.id in keys}
+        prints = [
+            (keys[one.id], engines[model])
+            for one in candidates
+            if one.id in keys
+            for model in one.models
+            if model in engines
+        ]
         # In this order: who has answered between the two has kept the answer before it is looked for.
-        asked = store.find_asked(session, list(prints))
-        kept = store.find_kept(session, list(prints.items()))
-        return sort_out(candidates, keys, {key: prints[key] for key in kept}, asked)
+        asked = store.find_asked(session, sorted(set(keys.values())))
+        kept = store.find_kept(session, prints)
+        return sort_out(candidates, keys, kept, asked)
 
     def settle(self, session: Session, found: Sorted) -> Given:
         """End the jobs whose answers are kept, and put those aside that wait; what was given."""

@@ -61,6 +61,7 @@ class Wish:
     strict: bool = False
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
     cache: CacheMode | None = None  # None is the service's own
+    cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,21 @@ class Page:
 
 class Batches:
     def __init__(
-        self, *, sessions: Sessions, limits: Limits, brake: Brake, tables: TableChecks, cache: CacheMode
+        self,
+        *,
+        sessions: Sessions,
+        limits: Limits,
+        brake: Brake,
+        tables: TableChecks,
+        cache: CacheMode,
+        models: Mapping[str, str],
     ) -> None:
         self._sessions = sessions
         self._limits = limits
         self._brake = brake
         self._tables = tables
         self._cache = cache
+        self._models = models
 
     def submit(
         self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
@@ -181,8 +190,20 @@ class Batches:
             is_strict=wish.strict,
             input_table=json.dumps(table) if table is not None else None,
             cache=chosen_cache(wish, self._cache),
+            cascade=json.dumps(self.check_cascade(wish.cascade)) if wish.cascade is not None else None,
         )
         return store.insert_batch(session, new)
+
+    def check_cascade(self, cascade: Mapping[str, Any], *, within: str = "") -> Mapping[str, Any]:
+        """With the model behind the name that a client gives it; RequestError for one that is not served."""
+        name = cascade["model"]
+        if name not in self._models:
+            raise RequestError(
+                f"The model {name!r} is not served here; use {', '.join(self._models)}.",
+                param=f"{within}cascade.model",
+                code="model_not_found",
+            )
+        return {**cascade, "model": self._models[name]}
 
 
 def submitted_before(
@@ -226,7 +247,7 @@ def hash_wish(wish: Wish) -> str:
     # Left out where they say nothing: so were they before there were such things.
     if wish.priority is Priority.STANDARD:
         del said["priority"]
-    for name in ("brake", "table", "dry_run", "strict", "cache"):
+    for name in ("brake", "table", "dry_run", "strict", "cache", "cascade"):
         if not said[name]:
             del said[name]
     return hash_request(said)

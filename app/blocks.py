@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.answer_keys import CacheMode, canonical, is_repeatable, question_hash
+from app.cascade import Cascade
 from app.checks import Json
 from app.config import MIB
 from app.errors import InvalidWork, LineError
@@ -94,6 +95,7 @@ def job_rows(
     images: Mapping[str, WantedImage],
     unusable: Mapping[str, InvalidWork],
     cache: CacheMode = CacheMode.OFF,
+    cascade: Cascade | None = None,
 ) -> list[JobRow]:
     """One row per line. `images` has a row for every reference (by ref_hash) that is not `unusable`."""
     # The jobs of a table share their params question by question.
@@ -102,7 +104,9 @@ def job_rows(
         _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable, params)
         for job_id, line in zip(job_ids, block.lines, strict=True)
     ]
-    return rows if cache is CacheMode.OFF else _hashed(block, rows)
+    if cascade is not None:
+        rows = [_first_of(cascade, row) for row in rows]
+    return rows if cache is CacheMode.OFF else _hashed(block, rows, cascade)
 
 
 def duplicates(block: Block, standing: Mapping[str, int]) -> list[tuple[ParsedLine | BadLine, int]]:
@@ -131,9 +135,20 @@ def without_ids(block: Block, errors: Mapping[int, LineError]) -> Block:
     return replace(block, lines=lines)
 
 
-def _hashed(block: Block, rows: Sequence[JobRow]) -> list[JobRow]:
-    """The rows with the hashes that their answers are kept by, where they may be."""
-    params = {id(one): canonical(one) for one in block.params() if is_repeatable(one)}
+def _first_of(cascade: Cascade, row: JobRow) -> JobRow:
+    """The row, to be asked of the cascade's model first; not one that is over, or that names it already."""
+    if row.error is not None or row.model == cascade.model:
+        return row
+    return replace(row, model=cascade.model, final_model=row.model)
+
+
+def _hashed(block: Block, rows: Sequence[JobRow], cascade: Cascade | None) -> list[JobRow]:
+    """The rows with the hashes that their answers are kept by, where they may be.
+
+    An answer that a cascade gives is not what either of its models would give everywhere.
+    """
+    also = canonical(cascade.stored()) if cascade is not None else b""
+    params = {id(one): canonical(one) + also for one in block.params() if is_repeatable(one)}
     return [
         replace(row, question_hash=question_hash(row.prompt, asked))
         if isinstance(line, ParsedLine)

@@ -18,6 +18,7 @@ from app.blocks import (
     job_rows,
     read_blocks,
 )
+from app.cascade import Cascade
 from app.checking import Checker
 from app.config import Settings
 from app.copying import Copier
@@ -185,7 +186,8 @@ class Ingest:
             session, task.tenant_id, block.references(), kept, reuse_s=self._settings.fetch_reuse_s
         )
         job_ids = store.draw_job_ids(session, len(block.lines))
-        rows = job_rows(block, job_ids, images, kept.unusable, task.cache)
+        cascade = Cascade.of(task.cascade) if task.cascade else None
+        rows = job_rows(block, job_ids, images, kept.unusable, task.cache, cascade)
         store.copy_jobs(session, task, rows)
         return [row for row in rows if row.error is not None]
 

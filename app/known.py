@@ -28,7 +28,7 @@ def find_keys(
     return {
         one.id: answer_key(
             scope=SHARED if one.tenant_id in sharing else one.tenant_id,
-            model=one.lane.model,
+            model=one.models[-1],
             question=one.question_hash,
             content_hashes=[images[image_id].content_hash for image_id in one.image_ids],
         )

@@ -129,6 +129,7 @@ def wire(settings: Settings) -> Services:
         brake=brake,
         tables=table_checks(settings),
         cache=CacheMode(settings.answer_cache),
+        models=settings.model_names,
     )
     sources = Sources(objects=objects, settings=settings)
     ear = Ear(connect(settings.redis_url.get_secret_value()))

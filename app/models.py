@@ -204,6 +204,13 @@ batches = Table(
     # What its answers took of a model's time, and what those from the answer cache once did.
     Column("model_s", Float, nullable=False, server_default=ZERO),
     Column("saved_model_s", Float, nullable=False, server_default=ZERO),
+    # Which model is asked first, as app.cascade reads it, and what came of that: jobs that went on to the
+    # large one, those of them that it has answered, and alike; and the first model's seconds.
+    Column("cascade", JSON),
+    counter("escalated"),
+    counter("escalated_answered"),
+    counter("agreed"),
+    Column("first_model_s", Float, nullable=False, server_default=ZERO),
     # Ingest and finalize are taken under a lease; ingest goes on where the last committed block ended.
     counter("ingested_bytes", BigInteger),
     counter("ingested_lines", BigInteger),
@@ -288,6 +295,9 @@ jobs = Table(
     Column("cache", SmallInteger, nullable=False, server_default=ZERO),
     Column("question_hash", LargeBinary),
     Column("answer_key", LargeBinary),
+    # Of a cascade's job: whom to ask if the first model is unsure, and what that one had said.
+    Column("final_model", Text),
+    Column("first_answer", JSON),
     Index(
         "ix_jobs_answer_key",
         "answer_key",
@@ -370,6 +380,7 @@ answers = Table(
     Column("notes", JSON),
     Column("reasoning", Text),  # of a model that thinks aloud before it answers
     Column("model_s", Float),
+    Column("confidence", Float),  # of the model that a cascade asks first
 )
 
 # Answers by what was asked of which images, under the engine that gave them.
@@ -388,6 +399,7 @@ answer_cache = Table(
     Column("notes", JSON),
     Column("reasoning", Text),
     Column("model_s", Float, nullable=False),
+    Column("confidence", Float),
     moment("created_at", nullable=False, now=True),
     moment("expires_at", nullable=False),
     Index("ix_answer_cache_expires_at", "expires_at"),

@@ -93,6 +93,7 @@ class AnsweredJob:
     logprobs: StoredLogprobs | None = None
     notes: Sequence[str] | None = None
     reasoning: str | None = None
+    confidence: float | None = None  # of the model that a cascade asked first, whoever has answered
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def completion(job: AnsweredJob) -> Body:
 
     `vqueue` (ours) is there only where there is something to say of the answer.
     """
-    notes = {"vqueue": {"notes": list(job.notes)}} if job.notes else {}
+    said = _of_ours(job)
     return {
         "id": f"chatcmpl-{job.id:016x}",
         "object": "chat.completion",
@@ -191,8 +192,13 @@ def completion(job: AnsweredJob) -> Body:
             "prompt_tokens_details": {"cached_tokens": job.cached_tokens},
         },
         "system_fingerprint": job.revision,
-        **notes,
+        **({"vqueue": said} if said else {}),
     }
+
+
+def _of_ours(job: AnsweredJob) -> Body:
+    notes = {"notes": list(job.notes)} if job.notes else {}
+    return notes | ({} if job.confidence is None else {"confidence": round(job.confidence, 6)})
 
 
 def _reasoning(job: AnsweredJob) -> Body:
@@ -205,7 +211,6 @@ def response(job: AnsweredJob) -> Body:
     is_cut = job.finish_reason == "length"
     status = "incomplete" if is_cut else "completed"
     moment = int(job.finished_at.timestamp())
-    notes = {"notes": list(job.notes)} if job.notes else {}
     return {
         "id": f"resp_{job.id:016x}",
         "object": "response",
@@ -226,7 +231,7 @@ def response(job: AnsweredJob) -> Body:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": job.prompt_tokens + job.completion_tokens,
         },
-        "vqueue": {"revision": job.revision, **notes},
+        "vqueue": {"revision": job.revision, **_of_ours(job)},
     }
 
 

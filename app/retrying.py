@@ -164,4 +164,5 @@ def _new_batch(
         retry_states=sorted(wish.states),
         input_table=json.dumps(old.input_table) if old.input_table is not None else None,
         cache=old.cache,
+        cascade=json.dumps(old.cascade) if old.cascade is not None else None,
     )

@@ -1,15 +1,18 @@
 """Bodies of requests and responses, as OpenAI's API has them; ours are marked so."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from app.cascade import MOST_STEPS
 from app.schemas_report import Report
 from app.schemas_tables import Str, Table
 from app.warm import WARM
 from app.windows import MONTH_S, window_seconds
 
+Share = Annotated[float, Field(ge=0, le=1)]
 NEAR_DUPLICATES = "vqueue_near_duplicates"
 
 
@@ -51,6 +54,23 @@ class FailureBrake(Request):
     after: int | None = Field(default=None, ge=1, le=10**9)
 
 
+class CascadeWish(Request):
+    """(ours) `steps`, of `vqueue calibrate`, are rising pairs: a probability, the share of right ones."""
+
+    model: Annotated[Str, Field(min_length=1)]
+    threshold: float = Field(ge=0, le=1)
+    steps: list[Annotated[list[Share], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list, max_length=MOST_STEPS
+    )
+
+    @field_validator("steps")
+    @classmethod
+    def _rise(cls, steps: list[list[float]]) -> list[list[float]]:
+        if any(a >= b for (a, _), (b, _) in itertools.pairwise(steps)):
+            raise ValueError("the pairs must rise by their first number")
+        return steps
+
+
 CacheWish = Literal["on", "off", "read", "write"]
 
 
@@ -73,6 +93,9 @@ class BatchCreate(Request):
     table: Table | None = Field(default=None, description="(ours) the input file is a table, read like this")
     cache: CacheWish | None = Field(
         default=None, description="(ours) whether answers are taken from the answer cache, and kept in it"
+    )
+    cascade: CascadeWish | None = Field(
+        default=None, description="(ours) ask a small model first, and the requests' own where that is unsure"
     )
 
 
@@ -226,6 +249,19 @@ class CacheUse(BaseModel):
     model_seconds_saved: float = Field(description="what those answers once took of a model's time")
 
 
+class CascadeUse(BaseModel):
+    """(ours) What a cascade's two models did. `agreed`: escalated jobs that both answered with one text."""
+
+    model: str = Field(description="the one that is asked first")
+    threshold: float
+    escalated: int
+    agreed: int
+    model_seconds: float = Field(description="of the first model; the others are the large one's")
+    model_seconds_saved: float | None = Field(
+        description="against asking the large one everything, at its pace so far; null before it has answered"
+    )
+
+
 class BatchExtras(BaseModel):
     """(ours)"""
 
@@ -237,6 +273,7 @@ class BatchExtras(BaseModel):
     estimated_completion_at: int | None
     errors_by_code: list[ErrorCount] = Field(description="the commonest first, at most 5")
     cache: CacheUse
+    cascade: CascadeUse | None
     model_seconds: float = Field(description="what its answers took of a model's time")
     waiting_for: Literal["image_quota"] | None = Field(
         default=None, description="the images of the day are spent: others come after midnight UTC"

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
-from app.schemas import CacheWish, Request
+from app.schemas import CacheWish, CascadeWish, Request
 from app.schemas_tables import Str
 from app.windows import window_seconds
 
@@ -99,6 +99,7 @@ class BatchWishes(Request):
 
     priority: Literal["standard", "background"] = "standard"
     cache: CacheWish | None = None
+    cascade: CascadeWish | None = None
 
 
 Questions = Annotated[list[SweepQuestion], Field(min_length=1, max_length=MOST_QUESTIONS)]

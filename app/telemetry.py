@@ -54,6 +54,9 @@ MODEL_SECONDS = Counter(
 MODEL_SECONDS_SAVED = Counter(
     "vqueue_model_seconds_saved", "Model time that answers from the answer cache once took."
 )
+JOBS_ESCALATED = Counter(
+    "vqueue_jobs_escalated", "Jobs of cascades that went on to the large model, as the small one was unsure."
+)
 JOBS_RETURNED = Counter("vqueue_jobs_returned", "Jobs that went back to ready, by reason.", ["reason"])
 OBJECTS_DELETED = Counter("vqueue_objects_deleted", "Objects of the store that were deleted.")
 ORPHANS = Counter("vqueue_orphans", "Objects of the store that no row knew.")

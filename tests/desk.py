@@ -78,6 +78,7 @@ class Desk:
         filename: str = "in.jsonl",
         table: Mapping[str, Any] | None = None,
         cache: CacheMode = CacheMode.OFF,
+        cascade: Mapping[str, Any] | None = None,
     ) -> str:
         """Hand in a file and create a batch of it, as the API does; the batch's id."""
         data = content if isinstance(content, bytes) else "".join(f"{row}\n" for row in content).encode()
@@ -98,6 +99,7 @@ class Desk:
             idempotency_key=None,
             input_table=json.dumps(table) if table is not None else None,
             cache=cache,
+            cascade=json.dumps(cascade) if cascade is not None else None,
         )
         with transaction(self.sessions) as session:
             files.insert_file(session, file)

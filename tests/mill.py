@@ -13,7 +13,7 @@ from app.dispatch import Dispatcher
 from app.finalize import Finalize
 from app.ingest import Ingest
 from app.objects import ObjectStore
-from app.store import answer_cache
+from app.store import answer_cache, workers
 from tests.broker import Broker
 from workers.engine.base import Image, Request
 from workers.engine.fake import FakeEngine
@@ -41,14 +41,15 @@ class Mill:
         self._readers = self._stack.enter_context(ThreadPoolExecutor(2))
         self.use(FakeEngine(model="demo", answer=Counted(), rows=4))
 
-    def use(self, engine: FakeEngine) -> None:
-        """The worker starts anew, with this engine."""
+    def use(self, engine: FakeEngine, *others: FakeEngine) -> None:
+        """The worker starts anew, with this engine, and others for further models."""
         self.engine = engine
-        self._stack.callback(engine.close)
-        resident = Resident(engine, self.settings)
+        for one in (engine, *others):
+            self._stack.callback(one.close)
+        residents = {one.model: Resident(one, self.settings) for one in (engine, *others)}
         self.runner = Runner(
             sessions=self.sessions,
-            pool=EnginePool({engine.model: resident}),
+            pool=EnginePool(residents),
             leases=Leases(sessions=self.sessions, worker="w1", settings=self.settings),
             read_image=lambda row: Image.of(row.content_hash, PIXELS),
             readers=self._readers,
@@ -59,7 +60,10 @@ class Mill:
             pause=lambda _: None,
         )
         with transaction(self.sessions) as session:
-            answer_cache.note_engine(session, model=engine.model, fingerprint=engine_fingerprint(resident))
+            for model, resident in residents.items():
+                name = engine_fingerprint(resident)
+                workers.register(session, worker="w1", role="worker", model=model, revision="1")
+                answer_cache.note_engine(session, model=model, fingerprint=name)
 
     def read(self) -> None:
         """Ingest all that was handed in."""

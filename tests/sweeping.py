@@ -52,6 +52,7 @@ class World:
             brake=default_brake(self.settings),
             tables=table_checks(self.settings),
             cache=CacheMode.ON,
+            models=self.settings.model_names,
         )
         sources = Sources(objects=desk.objects, settings=self.settings)
         self.sweeps = Sweeps(sessions=desk.sessions, batches=batches, sources=sources, settings=self.settings)

@@ -15,12 +15,13 @@ from vqueue.errors import (
     Unreachable,
     VqueueError,
 )
-from vqueue.inputs import AnswerFilters, FailureBrake, Question, ReviewState, Table, Verdict
+from vqueue.inputs import AnswerFilters, Cascade, FailureBrake, Question, ReviewState, Table, Verdict
 from vqueue.types import (
     Batch,
     BatchExtras,
     BatchPage,
     CacheUse,
+    CascadeUse,
     ErrorCount,
     ErrorDetail,
     File,
@@ -48,6 +49,8 @@ __all__ = [
     "BatchFailed",
     "BatchPage",
     "CacheUse",
+    "Cascade",
+    "CascadeUse",
     "Client",
     "Conflict",
     "ErrorCount",

@@ -9,7 +9,17 @@ from uuid import uuid4
 import httpx
 from pydantic import BaseModel
 
-from vqueue.inputs import CacheMode, ExportFormat, ExportRows, FailureBrake, Priority, Purpose, States, Table
+from vqueue.inputs import (
+    CacheMode,
+    Cascade,
+    ExportFormat,
+    ExportRows,
+    FailureBrake,
+    Priority,
+    Purpose,
+    States,
+    Table,
+)
 from vqueue.types import Batch, BatchPage, ErrorCount, File, Job, KeptModel, Key, ResultPage
 
 CHAT = "/v1/chat/completions"
@@ -86,6 +96,7 @@ def create_batch(
     failure_brake: FailureBrake | None = None,
     output_expires_after_s: int | None = None,
     cache: CacheMode | None = None,
+    cascade: Cascade | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Batch]:
     """A batch of an uploaded file; with a `table` also of a prefix such as s3://bucket/prefix."""
@@ -101,6 +112,7 @@ def create_batch(
         "failure_brake": failure_brake,
         "output_expires_after": _expiry(output_expires_after_s),
         "cache": cache,
+        "cascade": cascade,
     }
     return _post("/batches", body, _as(Batch), idempotency_key)
 

@@ -42,6 +42,14 @@ class FailureBrake(TypedDict):
     after: NotRequired[int | None]
 
 
+class Cascade(TypedDict):
+    """Ask `model` first; `threshold` and `steps` come from `vqueue calibrate`."""
+
+    model: str
+    threshold: float
+    steps: NotRequired[list[list[float]]]
+
+
 class AnswerFilters(TypedDict, total=False):
     """Which labelled answers; a time is a datetime, Unix seconds or ISO 8601, and `until` not included."""
 

@@ -82,6 +82,17 @@ class KeptModel(Answered):
     model_seconds: float
 
 
+class CascadeUse(Answered):
+    """What a cascade's two models did; `model` is the one that is asked first."""
+
+    model: str = ""
+    threshold: float = 0.0
+    escalated: int = 0
+    agreed: int = 0
+    model_seconds: float = 0.0
+    model_seconds_saved: float | None = None
+
+
 class BatchExtras(Answered):
     """What vqueue tells of a batch beyond OpenAI's fields."""
 
@@ -92,6 +103,7 @@ class BatchExtras(Answered):
     errors_by_code: list[ErrorCount] = []
     waiting_for: str | None = None
     cache: CacheUse = CacheUse()
+    cascade: CascadeUse | None = None
     model_seconds: float = 0.0
     report: dict[str, Any] | None = None
 

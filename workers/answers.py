@@ -1,15 +1,30 @@
 """From the engine's answer to the row that is stored. Pure."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
+from app.cascade import Cascade
 from app.labels import Label, read_labels
 from app.results import StoredLogprobs
 from app.store.jobs import ClaimedJob
-from app.store.records import AnswerRow
+from app.store.records import AnswerRow, EscalateRow
 from workers.engine.base import Answer, Note, TokenLogprob
 from workers.reasoning import split_reasoning
 
 LEAST_LOGPROB = -9999.0  # OpenAI's word for a token that could not be; JSON has no infinity
+
+
+def outcome_of(job: ClaimedJob, answer: Answer, *, model_s: float) -> AnswerRow | EscalateRow:
+    """The answer, or that the job goes on to the large model of its cascade."""
+    row = answer_row(job, answer, model_s=model_s)
+    if job.cascade is None or job.final_model is None:
+        return row
+    cascade = Cascade.of(job.cascade)
+    confidence = cascade.confidence(row.logprobs)
+    if not cascade.is_sure(confidence):
+        return EscalateRow(job.id, job.attempt, job.final_model, row.text, confidence, model_s)
+    wanted = job.params.get("logprobs") is not None
+    return replace(row, confidence=confidence, logprobs=row.logprobs if wanted else None)
 
 
 def answer_row(job: ClaimedJob, answer: Answer, *, model_s: float = 0.0) -> AnswerRow:
@@ -25,7 +40,7 @@ def answer_row(job: ClaimedJob, answer: Answer, *, model_s: float = 0.0) -> Answ
         answer.usage.prompt_tokens,
         answer.usage.cached_tokens,
         answer.usage.completion_tokens,
-        logprobs=None if answer.logprobs is None else _logprobs(answer.logprobs),
+        logprobs=logprobs_of(answer),
         notes=tuple(notes),
         reasoning=reasoning or None,
         model_s=model_s,
@@ -47,6 +62,11 @@ def labels_of(
 def storable(text: str) -> str:
     """Text as Postgres can hold it: no NUL, no lone surrogate; both become U+FFFD."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def logprobs_of(answer: Answer) -> StoredLogprobs | None:
+    """As they are stored; None where none were asked for."""
+    return None if answer.logprobs is None else _logprobs(answer.logprobs)
 
 
 def _logprobs(tokens: tuple[TokenLogprob, ...]) -> StoredLogprobs:

@@ -36,7 +36,7 @@ def compare(
 def run_side(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) -> Side:
     engine = open_one(settings.model_copy(update={"feature_cache_redis_bytes": 0}))
     try:
-        engine.submit(_warm_up()).result()
+        engine.submit(warm_up()).result()
         requests = [asked.request(number, settings) for number, asked in enumerate(sample)]
         wall, cpu = time.perf_counter(), time.process_time()
         replies = [_reply(future) for future in [engine.submit(request) for request in requests]]
@@ -48,7 +48,7 @@ def run_side(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) 
     return Side(settings.served_model, replies, wall, cpu)
 
 
-def _warm_up() -> Request:
+def warm_up() -> Request:
     """What a first request costs once (threads, buffers) is not the model's speed."""
     return Request("warm-up", TENANT, (Turn("user", (TextPart("Hello"),)),), (), Sampling(max_tokens=2))
 

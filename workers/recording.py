@@ -12,7 +12,7 @@ from app.images import NORMALISER_VERSION
 from app.store import answer_cache, labels, records
 from app.store.answer_cache import Kept
 from app.store.jobs import ClaimedJob, Held
-from app.store.records import AnswerRow, FailureRow, ReturnRow
+from app.store.records import AnswerRow, EscalateRow, FailureRow, ReturnRow
 from workers.answers import labels_of
 from workers.engine.base import Note
 from workers.pool import EnginePool, Resident
@@ -20,7 +20,7 @@ from workers.telling import Teller
 
 log = structlog.get_logger()
 
-Outcome = AnswerRow | FailureRow | ReturnRow
+Outcome = AnswerRow | EscalateRow | FailureRow | ReturnRow
 
 # Answers with these are no one's but the job's own: features of another picture were used.
 OWN = frozenset({Note.NEAR_DUPLICATE.value, Note.FEATURES_CACHED.value})
@@ -40,6 +40,7 @@ class Recorder:
         answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]
         failures = [outcome for outcome in outcomes if isinstance(outcome, FailureRow)]
         returns = [outcome for outcome in outcomes if isinstance(outcome, ReturnRow)]
+        unsure = [outcome for outcome in outcomes if isinstance(outcome, EscalateRow)]
         by_id = {job.id: job for job in claimed}
         with transaction(self._sessions) as session:
             answered: set[int] = set()
@@ -59,18 +60,25 @@ class Recorder:
             labels.note_labels(session, labels_of(claimed, answers, answered))
             failed = records.record_failures(session, failures)
             returned = records.hand_back(session, returns)
-            if keys := {job.answer_key for job in claimed if job.answer_key is not None}:
+            escalated = records.escalate(session, unsure)
+            asked_on = {row.job_id for row in unsure}
+            if keys := {
+                job.answer_key for job in claimed if job.answer_key is not None and job.id not in asked_on
+            }:
                 answer_cache.release(session, keys)
         if self._teller is not None:
             ended = answered | failed
             self._teller.ended([Held(job.id, job.attempt) for job in claimed if job.id in ended])
         self._tell(answers, answered, failures, failed)
-        recorded = len(answered) + len(failed) + len(returned)
+        telemetry.JOBS_ESCALATED.inc(len(escalated))
+        telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in unsure))
+        recorded = len(answered) + len(failed) + len(returned) + len(escalated)
         log.info(
             "chunk_recorded",
             completed=len(answered),
             failed=len(failed),
             returned=len(returned),
+            escalated=len(escalated),
             dropped=len(outcomes) - recorded,
         )
         return recorded
@@ -112,6 +120,7 @@ def kept(job: ClaimedJob, row: AnswerRow) -> Kept:
         logprobs=row.logprobs,
         notes=row.notes,
         reasoning=row.reasoning,
+        confidence=row.confidence,
     )
 
 

@@ -53,7 +53,7 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
             tenant=job.tenant_id,
             turns=tuple(_turn(turn) for turn in job.prompt["turns"]),
             images=images,
-            sampling=_sampling(job.params, settings),
+            sampling=_sampling(_telling(job), settings),
             max_pixels=job.params.get("max_pixels"),
             constraint=_constraint(job.params.get("constraint")),
             scope=_scope(job, settings),
@@ -63,6 +63,11 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FatalWork("bad_prompt", f"The stored prompt cannot be read: {error!r}.") from error
+
+
+def _telling(job: ClaimedJob) -> Mapping[str, Json]:
+    """A model that a cascade asks first must say how sure it is."""
+    return job.params if job.cascade is None else {"logprobs": 0, **job.params}
 
 
 def _scope(job: ClaimedJob, settings: Settings) -> str | None:

@@ -20,7 +20,7 @@ from app.states import GiveUp, Priority, RetryPolicy, after_error
 from app.store import images, jobs
 from app.store.jobs import ClaimedJob, Held
 from app.store.records import FailureRow, ReturnRow
-from workers.answers import answer_row, storable
+from workers.answers import outcome_of, storable
 from workers.boarding import Boarding
 from workers.engine.base import Answer, Image, Request
 from workers.hangups import HangUps
@@ -230,7 +230,7 @@ class Runner:
             return self._after_error(job, error)
         except Exception as error:  # a fault of ours: reported, and tried again
             return self._after_error(job, self._fault(job, error))
-        return answer_row(job, tell_warmth(job, answer), model_s=model_s)
+        return outcome_of(job, tell_warmth(job, answer), model_s=model_s)
 
     def _fault(self, job: ClaimedJob, error: Exception) -> FatalWork:
         log.error("job_faulted", job=job.id, attempt=job.attempt, exc_info=error)

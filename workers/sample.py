@@ -93,7 +93,9 @@ class _Reader:
             raise RequestError('it is no batch line: {"custom_id": ..., "body": {...}} is expected')
         images = _inlined(body.get("messages"), self._folder)
         request = parse_chat_body({**body, "model": MODEL, "messages": images}, self._rules)
-        question = Question(str(row.get("custom_id", "")), _question(request), _kind(body))
+        question = Question(
+            str(row.get("custom_id", "")), _question(request), _of(body, "kind"), _of(body, "label")
+        )
         return Asked(question, request, tuple(self._image(image.data) for image in request.images))
 
     def _image(self, data: bytes) -> Image:
@@ -152,10 +154,11 @@ def _question(request: ChatRequest) -> str:
     return next((part["text"] for part in reversed(turns[-1]["parts"]) if "text" in part), "")
 
 
-def _kind(body: Mapping[str, Json]) -> str | None:
+def _of(body: Mapping[str, Json], name: str) -> str | None:
+    """What its metadata says under a name."""
     metadata = body.get("metadata")
-    kind = metadata.get("kind") if isinstance(metadata, dict) else None
-    return str(kind) if kind is not None else None
+    said = metadata.get(name) if isinstance(metadata, dict) else None
+    return str(said) if said is not None else None
 
 
 def _is_image(path: Path) -> bool:

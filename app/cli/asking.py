@@ -11,7 +11,7 @@ from app.cli.settings import ClientDataOption
 from app.runs import wish
 from app.runs.inputs import find_input
 from app.runs.questions import read_questions
-from app.runs.wish import Wish
+from app.runs.wish import Wish, read_cascade
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,10 @@ class Asked:
         Literal["on", "off", "read", "write"] | None,
         typer.Option(help="Use of the answer cache; else as the service has it."),
     ] = None
+    cascade: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A file of `vqueue calibrate`: a small model first."),
+    ] = None
     data: ClientDataOption = None
 
     def wish(self) -> Wish:
@@ -78,6 +82,7 @@ class Asked:
             window=self.window,
             strict=self.strict,
             cache=self.cache,
+            cascade=None if self.cascade is None else read_cascade(self.cascade),
         )
         wish.check(found)
         return found

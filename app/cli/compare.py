@@ -48,7 +48,7 @@ def compare(
         raise typer.BadParameter("a question is missing: a folder of images needs --question")
     if question and not sample.is_dir():
         raise typer.BadParameter("--question goes with a folder of images; a file has questions of its own")
-    first, second = (_settings_of(option, text, settings) for option, text in (("--a", a), ("--b", b)))
+    first, second = (settings_of(option, text, settings) for option, text in (("--a", a), ("--b", b)))
     found = _run(sample, question or [], first, second, settings)
     if report is not None:
         report.write_text(json.dumps(as_json(found), indent=2, ensure_ascii=False) + "\n")
@@ -56,7 +56,7 @@ def compare(
         typer.echo(line)
 
 
-def _settings_of(option: str, text: str, settings: Settings) -> Settings:
+def settings_of(option: str, text: str, settings: Settings) -> Settings:
     try:
         source, options = read_source(text, read_option)
     except ValueError as error:

@@ -9,6 +9,7 @@ from app.cli import (
     audit,
     batches,
     cache,
+    calibrate,
     compare,
     database,
     doctor,
@@ -59,6 +60,7 @@ app.command("export")(batches.export)
 app.command("doctor")(doctor.doctor)
 app.command("migrate")(database.migrate)
 app.command("compare")(compare.compare)
+app.command("calibrate")(calibrate.calibrate)
 app.command("warm")(warm.warm)
 app.command("results")(results.results)
 app.command("failures")(failures.failures)

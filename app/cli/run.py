@@ -67,6 +67,7 @@ class Run:
             completion_window=self.wish.window,
             strict=self.wish.strict,
             cache=self.wish.cache,
+            cascade=self.wish.cascade,
             idempotency_key=f"run-{self.state.mark}",
         )
         self._note(batch)

@@ -62,6 +62,7 @@ def _hand_in(api: Client, asked: Asked, show: Shown, *, dry_run: bool) -> Batch:
         completion_window=wish.window,
         strict=wish.strict,
         cache=wish.cache,
+        cascade=wish.cascade,
         dry_run=dry_run,
     )
 

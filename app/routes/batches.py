@@ -92,4 +92,5 @@ def _wish(body: BatchCreate) -> Wish:
         strict=body.strict,
         table=body.table.model_dump(by_alias=True) if body.table else None,
         cache=CacheMode(body.cache) if body.cache else None,
+        cascade=body.cascade.model_dump() if body.cascade else None,
     )

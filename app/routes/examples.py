@@ -74,6 +74,7 @@ BATCH = {
         "estimated_completion_at": NOW + 60,
         "errors_by_code": [ERROR_COUNT],
         "cache": {"mode": "on", "answered": 120_000, "model_seconds_saved": 4_810.5},
+        "cascade": None,
         "model_seconds": 9_620.25,
         "waiting_for": None,
     },

@@ -19,6 +19,7 @@ from app.schemas import (
     BatchObject,
     BatchUsage,
     CacheUse,
+    CascadeUse,
     ErrorCount,
     ErrorList,
     FileList,
@@ -174,8 +175,25 @@ def _extras(batch: BatchRow) -> BatchExtras:
             answered=batch.cached_answers,
             model_seconds_saved=round(batch.saved_model_s, 6),
         ),
+        cascade=_cascade(batch),
         model_seconds=round(batch.model_s, 6),
         waiting_for="image_quota" if batch.images_spent else None,
+    )
+
+
+def _cascade(batch: BatchRow) -> CascadeUse | None:
+    if batch.cascade is None:
+        return None
+    large_s = batch.model_s - batch.first_model_s
+    asked = batch.completed - batch.cached_answers
+    saved = large_s / batch.escalated_answered * asked - batch.model_s if batch.escalated_answered else None
+    return CascadeUse(
+        model=batch.cascade["model"],
+        threshold=batch.cascade["threshold"],
+        escalated=batch.escalated,
+        agreed=batch.agreed,
+        model_seconds=round(batch.first_model_s, 6),
+        model_seconds_saved=None if saved is None else round(saved, 6),
     )
 
 

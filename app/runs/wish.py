@@ -1,6 +1,7 @@
 """What a user asks for, as the API wants it: the table of a batch, its file, its pictures."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from app.runs.notebook import Notebook
 from app.runs.own import Own
 from app.runs.pictures import NAME, Found, find_pictures, places, send_pictures, write_copy
 from vqueue import Client, Question, Table
-from vqueue.inputs import CacheMode
+from vqueue.inputs import CacheMode, Cascade
 
 DELIMITERS = ",;\t|"
 Say = Callable[[str], None]
@@ -36,6 +37,7 @@ class Wish:
     window: str = "24h"
     strict: bool = False
     cache: CacheMode | None = None
+    cascade: Cascade | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,18 @@ class HandedIn:
 
     input_file_id: str
     table: Table | None
+
+
+def read_cascade(path: Path) -> Cascade:
+    """A cascade as `vqueue calibrate` wrote it; WrongRun for a file that is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        cascade = Cascade(model=found["model"], threshold=found["threshold"], steps=found.get("steps", []))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise WrongRun(
+            f"{path} is no cascade: `vqueue calibrate` writes one, with a model and a threshold."
+        ) from error
+    return cascade
 
 
 def check(wish: Wish) -> None:

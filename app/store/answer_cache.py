@@ -28,6 +28,7 @@ class Kept:
     logprobs: Json = None
     notes: Sequence[str] = ()
     reasoning: str | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,19 @@ def find_sharing(session: Session, names: Collection[str]) -> set[str]:
     return set(rows.scalars())
 
 
-def find_kept(session: Session, wanted: Sequence[tuple[bytes, str]]) -> set[bytes]:
-    """Which of these answers (key and fingerprint) are kept."""
+def find_kept(session: Session, wanted: Sequence[tuple[bytes, str]]) -> dict[bytes, str]:
+    """Which of these answers (key and fingerprint) are kept, by their keys."""
     rows = session.execute(
         text(
             """
-            SELECT key FROM unnest(CAST(:keys AS bytea[]), CAST(:prints AS text[])) AS w(key, fingerprint)
+            SELECT key, fingerprint
+            FROM unnest(CAST(:keys AS bytea[]), CAST(:prints AS text[])) AS w(key, fingerprint)
             JOIN answer_cache USING (key, fingerprint) WHERE expires_at > now()
             """
         ),
         {"keys": [key for key, _ in wanted], "prints": [fingerprint for _, fingerprint in wanted]},
     )
-    return {bytes(key) for key in rows.scalars()}
+    return {bytes(row.key): row.fingerprint for row in rows}
 
 
 def find_asked(session: Session, keys: Sequence[bytes]) -> dict[bytes, set[Priority]]:
@@ -131,15 +133,17 @@ def give_answers(session: Session, known: Sequence[tuple[int, bytes, str]]) -> G
                 WHERE c.expires_at > now()),
             ended AS (
                 UPDATE jobs SET state = 'completed', finished_at = now(), answer_key = NULL,
+                                model = found.model, final_model = NULL,
                                 error_code = NULL, error_message = NULL
                 FROM found WHERE jobs.id = found.id AND jobs.state = 'ready'
                 RETURNING jobs.id, jobs.batch_id, found.model_s),
             stored AS (
                 INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                                     completion_tokens, model, revision, logprobs, notes, reasoning, model_s)
+                                     completion_tokens, model, revision, logprobs, notes, reasoning, model_s,
+                                     confidence)
                 SELECT f.id, f.text, f.finish_reason, 0, 0, 0, f.model, f.revision, f.logprobs,
                        CAST(coalesce(CAST(f.notes AS jsonb), '[]') || CAST(:note AS jsonb) AS json),
-                       f.reasoning, 0
+                       f.reasoning, 0, f.confidence
                 FROM found f JOIN ended ON ended.id = f.id),
             {ENDED_BY_BATCH},
             saved AS (SELECT batch_id, sum(model_s) AS model_s FROM ended GROUP BY batch_id),
@@ -178,19 +182,21 @@ def keep_answers(
         text(
             """
             INSERT INTO answer_cache (key, fingerprint, tenant_id, model, question_id, text, finish_reason,
-                                      revision, logprobs, notes, reasoning, model_s, expires_at)
+                                      revision, logprobs, notes, reasoning, model_s, confidence, expires_at)
             SELECT key, :fingerprint, tenant, :model, question, answer, reason, :revision, logprobs, notes,
-                   reasoning, model_s, now() + :ttl * interval '1 second'
+                   reasoning, model_s, confidence, now() + :ttl * interval '1 second'
             FROM unnest(CAST(:keys AS bytea[]), CAST(:tenants AS text[]), CAST(:questions AS bytea[]),
                         CAST(:texts AS text[]), CAST(:reasons AS text[]), CAST(:logprobs AS json[]),
-                        CAST(:notes AS json[]), CAST(:reasonings AS text[]), CAST(:seconds AS float8[]))
+                        CAST(:notes AS json[]), CAST(:reasonings AS text[]), CAST(:seconds AS float8[]),
+                        CAST(:confidences AS float8[]))
                  WITH ORDINALITY AS g(key, tenant, question, answer, reason, logprobs, notes, reasoning,
-                                      model_s, place)
+                                      model_s, confidence, place)
             ORDER BY place
             ON CONFLICT (key, fingerprint) DO UPDATE SET
                 text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason, revision = EXCLUDED.revision,
                 logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes, reasoning = EXCLUDED.reasoning,
-                model_s = EXCLUDED.model_s, created_at = now(), expires_at = EXCLUDED.expires_at
+                model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence, created_at = now(),
+                expires_at = EXCLUDED.expires_at
             """
         ),
         {
@@ -207,6 +213,7 @@ def keep_answers(
             "notes": [json.dumps(list(one.notes)) if one.notes else None for one in rows],
             "reasonings": [one.reasoning for one in rows],
             "seconds": [one.model_s for one in rows],
+            "confidences": [one.confidence for one in rows],
         },
     )
 

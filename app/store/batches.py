@@ -51,6 +51,7 @@ class NewBatch:
     is_strict: bool = False
     key_id: str | None = None
     cache: CacheMode = CacheMode.OFF
+    cascade: str | None = None  # JSON
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ class BatchRow:
     cached_answers: int
     model_s: float
     saved_model_s: float
+    cascade: Mapping[str, Any] | None
+    escalated: int
+    escalated_answered: int
+    agreed: int
+    first_model_s: float
     images_spent: bool
     pace: float | None
     pace_at: datetime | None
@@ -125,11 +131,12 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
             INSERT INTO batches (id, tenant_id, key_id, status, endpoint, input_file_id, completion_window,
                                  metadata, output_expires_after_s, request_hash, idempotency_key, priority,
                                  brake_share, brake_after, retry_of, retry_states, input_table,
-                                 is_dry_run, is_strict, cache, expires_at)
+                                 is_dry_run, is_strict, cache, cascade, expires_at)
             VALUES (:id, :tenant_id, :key_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
                     CAST(:input_table AS json), :is_dry_run, :is_strict, :cache,
+                    CAST(:cascade AS json),
                     now() + :window_s * interval '1 second')
             RETURNING *, {SEEN}
             """  # noqa: S608 - a piece of our own

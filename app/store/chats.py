@@ -48,7 +48,7 @@ def read_ended(session: Session, job_ids: Sequence[int]) -> list[AnsweredJob | U
             SELECT j.id, 0 AS line, '' AS custom_id, j.state, j.model, j.finished_at, j.error_code,
                    j.error_message, j.error_param,
                    a.text, a.finish_reason, a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision,
-                   a.logprobs, a.notes, a.reasoning
+                   a.logprobs, a.notes, a.reasoning, a.confidence
             FROM jobs j LEFT JOIN answers a ON a.job_id = j.id
             WHERE j.id = ANY(:ids) AND j.state IN ('completed', 'failed', 'cancelled', 'expired')
             """

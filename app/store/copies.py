@@ -86,11 +86,12 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
             """
             INSERT INTO jobs (id, tenant_id, batch_id, line, custom_id, model, priority, state, prompt,
                               params, image_ids, image_group, waiting_on, deadline, error_code,
-                              error_message, finished_at, cache, question_hash)
+                              error_message, finished_at, cache, question_hash,
+                              final_model)
             SELECT c.id, old.tenant_id, :batch, old.line, old.custom_id, old.model, :priority, c.state,
                    old.prompt, old.params, CAST(c.images AS bigint[]), c.image_group, c.waiting_on, :deadline,
                    c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END, old.cache,
-                   old.question_hash
+                   old.question_hash, old.final_model
             FROM unnest(CAST(:ids AS bigint[]), CAST(:olds AS bigint[]), CAST(:states AS text[]),
                         CAST(:images AS text[]), CAST(:groups AS bigint[]), CAST(:waits AS int[]),
                         CAST(:codes AS text[]), CAST(:messages AS text[]))

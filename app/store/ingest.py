@@ -19,7 +19,7 @@ from app.store.quotas import QuotaUse
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
     "waiting_on, deadline, priority, error_code, error_message, error_param, finished_at, cache, "
-    "question_hash"
+    "question_hash, final_model"
 )
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
@@ -64,6 +64,7 @@ class IngestTask:
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
     quota: QuotaUse | None = None  # the tenant's other jobs, where there is a limit
     cache: CacheMode = CacheMode.OFF
+    cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
 
 
 class EndedRow(Protocol):
@@ -93,6 +94,7 @@ class JobRow:
     waiting_on: frozenset[int] = frozenset()
     error: LineError | None = None
     question_hash: bytes | None = None  # where the answer cache may be used
+    final_model: str | None = None  # where `model` is the one that a cascade asks first
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
-                      b.is_dry_run, b.is_strict, b.report, b.cache,
+                      b.is_dry_run, b.is_strict, b.report, b.cache, b.cascade,
                       b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
@@ -320,6 +322,7 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         "now" if error else _NULL,
         str(task.cache.bits if row.question_hash else 0),
         f"\\\\x{row.question_hash.hex()}" if row.question_hash else _NULL,
+        _escaped(row.final_model),
     )
     return "\t".join(values) + "\n"
 

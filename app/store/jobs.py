@@ -52,6 +52,8 @@ class ClaimedJob:
     priority: Priority = Priority.STANDARD
     left_s: float | None = None  # from claimed to its own deadline
     answer_key: bytes | None = None  # to keep its answer by
+    final_model: str | None = None  # whom a cascade asks if this model is unsure
+    cascade: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ CLAIM = Prepared(
     UPDATE jobs SET state = 'running', attempt = attempt + 1, worker = :worker, started_at = now(),
                     lease_until = now() + :lease * interval '1 second'
     FROM (
-        SELECT j.id, b.metadata, t.name AS tenant_name
+        SELECT j.id, b.metadata, b.cascade, t.name AS tenant_name
         FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id LEFT JOIN tenants t ON t.id = j.tenant_id
         WHERE j.id = ANY(:ids) AND j.state IN ('ready', 'queued')
           AND (j.batch_id IS NULL OR (
@@ -186,7 +188,8 @@ CLAIM = Prepared(
               coalesce(tenant_name, '') AS tenant_name,
               coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,
               coalesce(found.metadata->>'vqueue_warm' = 'on', false) AS warm, priority,
-              CAST(extract(epoch FROM deadline - now()) AS float8) AS left_s, answer_key
+              CAST(extract(epoch FROM deadline - now()) AS float8) AS left_s, answer_key,
+              final_model, CASE WHEN final_model IS NOT NULL THEN found.cascade END AS cascade
     """,
     {"ids": "bigint[]", "worker": "text", "lease": "float8"},
 )
@@ -206,9 +209,15 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
 
 def _claimed(*values: Any) -> ClaimedJob:
     """By place, as to read a row's columns by their names cost more than half of a claim."""
-    *others, priority, left_s, key = values
-    answer_key = None if key is None else bytes(key)
-    return ClaimedJob(*others, priority=Priority(priority), left_s=left_s, answer_key=answer_key)
+    *others, priority, left_s, key, final_model, cascade = values
+    return ClaimedJob(
+        *others,
+        priority=Priority(priority),
+        left_s=left_s,
+        answer_key=None if key is None else bytes(key),
+        final_model=final_model,
+        cascade=cascade,
+    )
 
 
 def awaited_images(

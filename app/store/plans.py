@@ -27,7 +27,7 @@ DUE = "state = 'ready' AND (not_before IS NULL OR not_before <= now())"
 OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
 DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
                         AND model = w.model AND priority = w.priority AND {DUE}"""
-CANDIDATE = "id, image_group, image_ids, alone, cache, question_hash"
+CANDIDATE = "id, image_group, image_ids, alone, cache, question_hash, final_model"
 NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
@@ -42,6 +42,12 @@ class Candidate:
     tenant_id: str = ""
     cache: int = 0  # bits of app.answer_keys
     question_hash: bytes | None = None
+    final_model: str | None = None  # where its model is the one that a cascade asks first
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Those whose answer may be the job's, the one that it is kept for last."""
+        return (self.lane.model,) if self.final_model is None else (self.lane.model, self.final_model)
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,8 @@ def lock_ready(session: Session, granted: Sequence[tuple[Demand, int]]) -> list[
     ).all()
     piles: list[list[Candidate]] = [[] for _ in granted]
     for row in sorted(rows, key=lambda row: (row.place, row.n, row.image_group, row.id)):
-        piles[row.place].append(_candidate(row, granted[row.place][0]))
+        demand = granted[row.place][0]
+        piles[row.place].append(_candidate(row, demand.lane, demand.tenant_id))
     return piles
 
 
@@ -185,7 +192,7 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
     rows = session.execute(
         text(
             f"""
-            SELECT j.id, j.tenant_id, j.model, j.image_ids, j.cache, j.question_hash,
+            SELECT j.id, j.tenant_id, j.model, j.image_ids, j.alone, j.cache, j.question_hash, j.final_model,
                    CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority
             FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
             WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
@@ -197,11 +204,7 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
         {"limit": limit},
     ).all()
     found = [(row, Lane(row.model, Priority(row.priority))) for row in rows]
-    return [
-        Candidate(row.id, lane, row.image_ids, True, row.tenant_id, row.cache, _bytes(row.question_hash))
-        for row, lane in found
-        if lane in lanes
-    ]
+    return [_candidate(row, lane, row.tenant_id) for row, lane in found if lane in lanes]
 
 
 def mark_queued(
@@ -232,15 +235,16 @@ def mark_queued(
     )
 
 
-def _candidate(row: Row[tuple[Any, ...]], demand: Demand) -> Candidate:
+def _candidate(row: Row[tuple[Any, ...]], lane: Lane, tenant_id: str) -> Candidate:
     return Candidate(
         row.id,
-        demand.lane,
+        lane,
         row.image_ids,
         row.alone,
-        demand.tenant_id,
+        tenant_id,
         row.cache,
         _bytes(row.question_hash),
+        row.final_model,
     )
 
 

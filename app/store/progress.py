@@ -51,7 +51,8 @@ def read_ended(
             """
             SELECT j.id, j.line, j.custom_id, j.state, j.error_code, j.error_message, j.error_param,
                    j.finished_at, a.model, a.text, a.finish_reason, a.prompt_tokens, a.cached_tokens,
-                   a.completion_tokens, a.revision, a.logprobs, a.notes, a.reasoning
+                   a.completion_tokens, a.revision, a.logprobs, a.notes, a.reasoning,
+                   a.confidence
             FROM jobs j LEFT JOIN answers a ON a.job_id = j.id AND a.job_id = ANY(:ids)
             WHERE j.id = ANY(:ids)
               AND (CAST(:answered AS boolean) IS NULL OR (j.state = 'completed') = :answered)

@@ -27,6 +27,19 @@ class AnswerRow:
     notes: Sequence[str] = ()
     reasoning: str | None = None
     model_s: float = 0.0  # of the model's time
+    confidence: float | None = None  # of the model that a cascade asks first
+
+
+@dataclass(frozen=True)
+class EscalateRow:
+    """A job that goes on to another model, as the one that was asked first was unsure."""
+
+    job_id: int
+    attempt: int
+    model: str
+    text: str
+    confidence: float
+    model_s: float
 
 
 @dataclass(frozen=True)
@@ -54,31 +67,39 @@ RECORD = Prepared(
     f"""
     WITH given AS (
         SELECT * FROM unnest(:ids, :attempts, :texts, :reasons, :prompts, :cached, :completions, :logprobs,
-                             :notes, :reasonings, :seconds)
+                             :notes, :reasonings, :seconds, :confidences)
         AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
-             logprobs, notes, reasoning, model_s)),
+             logprobs, notes, reasoning, model_s, confidence)),
     locked AS (
         SELECT id, state, attempt FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
     ended AS (
         UPDATE jobs SET state = 'completed', finished_at = now(), lease_until = NULL,
                         error_code = NULL, error_message = NULL
         FROM locked JOIN given USING (id, attempt)
-        WHERE jobs.id = locked.id AND locked.state = 'running' RETURNING jobs.id, jobs.batch_id),
+        WHERE jobs.id = locked.id AND locked.state = 'running'
+        RETURNING jobs.id, jobs.batch_id, jobs.final_model, jobs.first_answer),
     stored AS (
         INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
-                             completion_tokens, model, revision, logprobs, notes, reasoning, model_s)
+                             completion_tokens, model, revision, logprobs, notes, reasoning, model_s,
+                             confidence)
         SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
-               g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning, g.model_s
+               g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning, g.model_s,
+               coalesce(g.confidence, CAST(ended.first_answer->>'confidence' AS float8))
         FROM given g JOIN ended ON ended.id = g.id),
     {ENDED_BY_BATCH},
     used AS (
         SELECT ended.batch_id, sum(g.prompt_tokens) AS prompt, sum(g.cached_tokens) AS cached,
-               sum(g.completion_tokens) AS completion, sum(g.model_s) AS model_s
+               sum(g.completion_tokens) AS completion, sum(g.model_s) AS model_s,
+               coalesce(sum(g.model_s) FILTER (WHERE ended.final_model IS NOT NULL), 0) AS first_s,
+               count(ended.first_answer) AS large,
+               count(*) FILTER (WHERE ended.first_answer->>'text' = g.answer) AS agreed
         FROM ended JOIN given g ON g.id = ended.id GROUP BY ended.batch_id),
     counted AS (
         UPDATE batches SET completed = completed + n, prompt_tokens = prompt_tokens + prompt,
             cached_tokens = cached_tokens + cached,
-            completion_tokens = completion_tokens + completion, model_s = batches.model_s + used.model_s
+            completion_tokens = completion_tokens + completion, model_s = batches.model_s + used.model_s,
+            first_model_s = first_model_s + used.first_s, agreed = batches.agreed + used.agreed,
+            escalated_answered = escalated_answered + used.large
         FROM counts JOIN used USING (batch_id) WHERE batches.id = counts.batch_id
         RETURNING batches.id, completed + failed AS seq),
     {NOTE_RESULTS}
@@ -96,6 +117,7 @@ RECORD = Prepared(
         "notes": "json[]",
         "reasonings": "text[]",
         "seconds": "float8[]",
+        "confidences": "float8[]",
         "model": "text",
         "revision": "text",
     },
@@ -120,11 +142,57 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
             "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
             "reasonings": [row.reasoning for row in rows],
             "seconds": [row.model_s for row in rows],
+            "confidences": [row.confidence for row in rows],
             "model": model,
             "revision": revision,
         },
     )
     return set(recorded.scalars())
+
+
+def escalate(session: Session, rows: Sequence[EscalateRow]) -> set[int]:
+    """Hand running jobs on to their batches' large models; which ones were still ours to hand on.
+
+    The try counts as none, and what the first model has said is kept for the report.
+    """
+    if not rows:
+        return set()
+    moved = session.execute(
+        text(
+            """
+            WITH given AS (
+                SELECT * FROM unnest(
+                    CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:models AS text[]),
+                    CAST(:firsts AS json[]), CAST(:seconds AS float8[]))
+                AS g(id, attempt, model, first_answer, model_s)),
+            locked AS (
+                SELECT jobs.id FROM jobs JOIN given USING (id, attempt)
+                WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs),
+            moved AS (
+                UPDATE jobs SET state = 'ready', worker = NULL, lease_until = NULL, not_before = NULL,
+                                model = given.model, final_model = NULL, first_answer = given.first_answer,
+                                returns = jobs.returns + 1
+                FROM locked JOIN given USING (id) WHERE jobs.id = locked.id
+                RETURNING jobs.id, jobs.batch_id, given.model_s),
+            counts AS (
+                SELECT batch_id, count(*) AS n, sum(model_s) AS model_s FROM moved
+                WHERE batch_id IS NOT NULL GROUP BY batch_id ORDER BY batch_id),
+            counted AS (
+                UPDATE batches SET escalated = escalated + n, model_s = batches.model_s + counts.model_s,
+                                   first_model_s = first_model_s + counts.model_s
+                FROM counts WHERE batches.id = counts.batch_id)
+            SELECT id FROM moved
+            """
+        ),
+        {
+            "ids": [row.job_id for row in rows],
+            "attempts": [row.attempt for row in rows],
+            "models": [row.model for row in rows],
+            "firsts": [json.dumps({"text": row.text, "confidence": row.confidence}) for row in rows],
+            "seconds": [row.model_s for row in rows],
+        },
+    )
+    return set(moved.scalars())
 
 
 def record_failures(session: Session, rows: Sequence[FailureRow]) -> set[int]:

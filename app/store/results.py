@@ -92,7 +92,7 @@ def read_answered(session: Session, batch_id: str, *, after_line: int, limit: in
             """
             SELECT j.id, j.line, j.custom_id, j.model, j.finished_at, a.text, a.finish_reason,
                    a.prompt_tokens, a.cached_tokens, a.completion_tokens, a.revision, a.logprobs, a.notes,
-                   a.reasoning
+                   a.reasoning, a.confidence
             FROM jobs j JOIN answers a ON a.job_id = j.id
             WHERE j.batch_id = :batch AND j.line > :after AND j.state = 'completed'
             ORDER BY j.line LIMIT :limit
@@ -177,6 +177,7 @@ def _answered(row: Row[tuple[object, ...]]) -> AnsweredJob:
         row.logprobs,
         row.notes,
         row.reasoning,
+        row.confidence,
     )
 
 

@@ -31,6 +31,7 @@ class EndedBatch:
     bad_lines: int
     explained: int
     cache: CacheMode
+    cascade: Mapping[str, Any] | None
 
 
 def lock_batch(session: Session, tenant_id: str, batch_id: str) -> EndedBatch | None:

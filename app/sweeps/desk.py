@@ -201,6 +201,8 @@ class Sweeps:
             except RequestError as error:
                 error.param = f"questions[{at}]: {error.param}" if error.param else f"questions[{at}]"
                 raise
+        if (cascade := (values["batch"] or {}).get("cascade")) is not None:
+            self._batches.check_cascade(cascade, within="batch.")
         if (to := values["destination"]) is not None:
             self._check_bucket(to["prefix"])
 

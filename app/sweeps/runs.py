@@ -191,6 +191,7 @@ def make_runs(
             brake=brake,
             tables=tables,
             cache=CacheMode(settings.answer_cache),
+            models=settings.model_names,
         ),
         collector=Collector(sessions=sessions, objects=objects, exports=exports, lease_s=settings.lease_s),
         sources=Sources(objects=objects, settings=settings),
@@ -215,6 +216,7 @@ def batch_wish(task: RunTask, file_id: str) -> Wish:
         output_expires_after_s=None,
         priority=Priority(wishes.get("priority") or Priority.STANDARD),
         cache=CacheMode(wishes["cache"]) if wishes.get("cache") else None,
+        cascade=wishes.get("cascade"),
     )
 
 
