@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import BoundedSemaphore
 
 from app.batches import found
 from app.db import Sessions, transaction
@@ -16,6 +15,7 @@ from app.exports.parquet import write_parquet
 from app.exports.reading import JobReader
 from app.exports.tables import ROW_COLUMNS, AskedRow, asked_rows, joined, with_answers
 from app.objects import ObjectMissing, ObjectStore
+from app.shares import Places
 from app.states import ENDED_JOB, BatchStatus, JobState
 from app.store import exports as store
 from app.store.batches import BatchRow, read_batch
@@ -83,7 +83,7 @@ class ExportWish:
 class Export:
     filename: str
     content_type: str
-    blocks: Iterator[bytes]
+    blocks: Generator[bytes]
 
 
 class Exports:
@@ -91,7 +91,7 @@ class Exports:
         self._sessions = sessions
         self._objects = objects
         self._image_max_bytes = image_max_bytes
-        self._free = BoundedSemaphore(MOST_OPEN)
+        self._places = Places(MOST_OPEN)
 
     def open(self, tenant_id: str, batch_id: str, wish: ExportWish) -> Export:
         """What can be refused is refused here; where reading breaks off later, `blocks` raises.
@@ -107,17 +107,16 @@ class Exports:
             raise _unread(batch)
         reader = JobReader(self._sessions, batch_id, retries)
         with ExitStack() as stack:
-            self._take_place(stack)
+            self._take_place(stack, tenant_id)
             blocks = self._blocks(stack, batch, file, reader, wish)
             held = _held(blocks, stack.pop_all())
         next(held)  # so that it lets everything go even if nobody reads it
         return Export(f"{batch.id}.{wish.format.value}", CONTENT_TYPES[wish.format], held)
 
-    def _take_place(self, stack: ExitStack) -> None:
-        if not self._free.acquire(blocking=False):
-            message = f"There are {MOST_OPEN} exports already: wait until one is over."
-            raise Overloaded(message, code="too_many_exports", retry_after_s=RETRY_AFTER_S)
-        stack.callback(self._free.release)
+    def _take_place(self, stack: ExitStack, tenant_id: str) -> None:
+        message = f"Your share of the {MOST_OPEN} exports at once is taken: wait until one is over."
+        refusal = Overloaded(message, code="too_many_exports", retry_after_s=RETRY_AFTER_S)
+        stack.enter_context(self._places.held(tenant_id, refusal))
 
     def _blocks(
         self, stack: ExitStack, batch: BatchRow, file: FileRow | None, reader: JobReader, wish: ExportWish

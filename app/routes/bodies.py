@@ -1,6 +1,7 @@
 """Request bodies: read in blocks under limits of size and silence, and parsed off the event loop."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +14,8 @@ from app.routes.errors import explain_body
 
 # A client that sends nothing for this long is gone, and holds a thread or memory.
 SILENCE_S = 60.0
+# Who sends less for long uses up the patience that is left, so that nobody holds a place for good.
+LEAST_BYTES_S = 1024
 
 # As a header of its own, or none. Postgres has no NUL in text, and HTTP none in a header.
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
@@ -24,18 +27,30 @@ class TooSlow(RequestError):
     status = 408
 
 
-async def blocks(request: Request) -> AsyncIterator[bytes]:
-    """The body as it comes; `TooSlow` when the client falls silent."""
+async def blocks(request: Request, *, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[bytes]:
+    """The body as it comes; `TooSlow` when the client falls silent, or sends a byte now and then."""
     stream = request.stream()
+    patience = SILENCE_S
     while True:
+        asked = clock()
         try:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(patience):
                 block = await anext(stream, b"")
         except TimeoutError:
-            raise TooSlow(f"No data came for {SILENCE_S:.0f} seconds.", code="request_timeout") from None
+            raise _too_slow() from None
+        patience = min(SILENCE_S, patience - (clock() - asked) + len(block) / LEAST_BYTES_S)
+        if patience <= 0:
+            raise _too_slow()
         if not block:
             return
         yield block
+
+
+def _too_slow() -> TooSlow:
+    return TooSlow(
+        f"No data came for {SILENCE_S:.0f} seconds, or less than {LEAST_BYTES_S:,} bytes a second for long.",
+        code="request_timeout",
+    )
 
 
 def json_body(

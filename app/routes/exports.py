@@ -9,6 +9,7 @@ from app.auth import Tenant
 from app.errors import RequestError
 from app.exports.opening import CONTENT_TYPES, Columns, Export, Exports, ExportWish, Format, Rows
 from app.routes.caller import Caller
+from app.routes.streaming import Streamed
 
 KNOWN = frozenset({"format", "rows", "columns", "retries"})
 BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -39,7 +40,7 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
             message = f"Unknown parameter: {name}. There are {', '.join(sorted(KNOWN))}."
             raise RequestError(message, param=name, code="unknown_parameter")
         made = exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries))
-        return StreamingResponse(made.blocks, media_type=made.content_type, headers=_headers(made))
+        return Streamed(made.blocks, media_type=made.content_type, headers=_headers(made))
 
     return router
 

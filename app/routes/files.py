@@ -17,12 +17,15 @@ from app.multipart import Form
 from app.routes.bodies import IdempotencyKey, blocks
 from app.routes.caller import Caller
 from app.routes.render import file_list, file_object
+from app.routes.waiting import place_in_time
 from app.schemas import FileDeleted, FileList, FileObject
+from app.shares import Places
 from app.store.files import FileRow
 
 # An upload holds a thread for as long as its client sends, and about three parts of 8 MiB: more of them wait
 # for each other, and not for the threads of other requests.
 UPLOADS = 16
+WAIT_S, RETRY_AFTER_S = 20.0, 5  # for a place among them
 MOST_FILES = 10_000  # OpenAI's
 FORM = {
     "type": "object",
@@ -43,7 +46,7 @@ BYTES_DOC: dict[int | str, dict[str, Any]] = {
 
 def file_routes(*, files: Files, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/files", tags=["files"])
-    uploads = anyio.CapacityLimiter(UPLOADS)
+    uploads, places = anyio.CapacityLimiter(UPLOADS), Places(UPLOADS)
 
     @router.post("", openapi_extra=UPLOAD_DOC)
     async def upload(
@@ -54,7 +57,15 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         """Upload a file: the input of a batch, or an image that jobs name by its id."""
         form = Form(request.headers.get("content-type"), _pulled(request))
         keep = partial(files.upload, tenant.id, form.parts(), idempotency_key=idempotency_key)
-        return file_object(await run_sync(keep, limiter=uploads))
+        async with place_in_time(
+            places,
+            tenant.id,
+            wait_s=WAIT_S,
+            what=f"the {UPLOADS} uploads at once",
+            code="too_many_uploads",
+            retry_after_s=RETRY_AFTER_S,
+        ):
+            return file_object(await run_sync(keep, limiter=uploads))
 
     @router.get("")
     def list_files(

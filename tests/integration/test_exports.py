@@ -185,11 +185,15 @@ def test_a_batch_of_another_tenant_is_not_exported(exports: Exports, rows: Rows)
         exports.open("tenant_b", "batch_1", ExportWish())
 
 
-def test_only_so_many_exports_are_made_at_once(exports: Exports, rows: Rows) -> None:
-    assert rows
-    held = [exports.open("tenant_a", "batch_1", ExportWish()) for _ in range(opening.MOST_OPEN)]
+def test_a_tenant_makes_only_so_many_exports_at_once_and_leaves_room_for_others(
+    exports: Exports, rows: Rows
+) -> None:
+    held = [exports.open("tenant_a", "batch_1", ExportWish()) for _ in range(opening.MOST_OPEN // 2)]
     with pytest.raises(Overloaded):
         exports.open("tenant_a", "batch_1", ExportWish())
+    rows.tenant = "tenant_b"
+    rows.add_batch("batch_2")
+    exports.open("tenant_b", "batch_2", ExportWish()).blocks.close()
     held.clear()
     read(exports)
 
