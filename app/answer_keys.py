@@ -10,7 +10,8 @@ from app.checks import Json
 # Written into every hash: a change of how they are made forgets what was kept.
 VERSION = b"1"
 
-READ, WRITE = 1, 2  # the bits of jobs.cache
+READ, WRITE = 1, 2  # the bits of jobs.cache; those above tell how near a picture must be that stands in
+NEAR_SHIFT = 2
 SHARED = "shared"  # the scope of tenants that agreed to share; tenants' own ids begin with `tenant_`
 
 _JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
@@ -27,6 +28,18 @@ class CacheMode(StrEnum):
     @property
     def bits(self) -> int:
         return {CacheMode.ON: READ | WRITE, CacheMode.OFF: 0, CacheMode.READ: READ}.get(self, WRITE)
+
+
+def cache_bits(mode: CacheMode, near_distance: int | None) -> int:
+    """As jobs keep it: how they use the cache, and which near duplicates' answers they take, if any."""
+    if near_distance is None or not mode.bits & READ:
+        return mode.bits
+    return mode.bits | (near_distance + 1) << NEAR_SHIFT
+
+
+def near_distance(bits: int) -> int | None:
+    """In how many bits of its hash a picture may differ whose answer stands in; None where none may."""
+    return (bits >> NEAR_SHIFT) - 1 if bits >> NEAR_SHIFT else None
 
 
 def is_repeatable(params: Mapping[str, Json]) -> bool:
@@ -56,6 +69,11 @@ def answer_key(*, scope: str, model: str, question: bytes, content_hashes: Seque
     `scope` is the tenant's id, or SHARED.
     """
     return _digest(scope.encode(), model.encode(), question, *(name.encode() for name in content_hashes))
+
+
+def look_key(tenant_id: str, content_hash: str) -> bytes:
+    """What jobs wait by until it is known how an image looks: 32 bytes, and no answer's key."""
+    return _digest(b"look", tenant_id.encode(), content_hash.encode())
 
 
 def question_id(text: str) -> bytes:

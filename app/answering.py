@@ -6,7 +6,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.known import Sorted, find_keys, sort_out
+from app.alike import look_around
+from app.known import Sight, Sorted, find_keys, sort_out
 from app.store import answer_cache as store
 from app.store.answer_cache import Given
 from app.store.images import ImageRow
@@ -33,17 +34,23 @@ class KnownAnswers:
         sharing = store.find_sharing(session, self._shared) if self._shared else ()
         keys = find_keys(candidates, images, sharing)
         engines = store.read_engines(session)
-        prints = [
-            (keys[one.id], engines[model])
+        sights = look_around(session, candidates, images, keys, sharing)
+        wanted = {
+            one.id: [keys[one.id], *(key for key, _ in sights.get(one.id, Sight()).near)]
             for one in candidates
             if one.id in keys
+        }
+        prints = [
+            (key, engines[model])
+            for one in candidates
+            for key in wanted.get(one.id, ())
             for model in one.models
             if model in engines
         ]
         # In this order: who has answered between the two has kept the answer before it is looked for.
-        asked = store.find_asked(session, sorted(set(keys.values())))
+        asked = store.find_asked(session, sorted({key for found in wanted.values() for key in found}))
         kept = store.find_kept(session, prints)
-        return sort_out(candidates, keys, kept, asked)
+        return sort_out(candidates, keys, kept, asked, sights)
 
     def settle(self, session: Session, found: Sorted) -> Given:
         """End the jobs whose answers are kept, and put those aside that wait; what was given."""
@@ -59,6 +66,7 @@ class KnownAnswers:
 def tell_given(given: Given, *, waiting: int) -> None:
     """Once it is committed."""
     telemetry.ANSWERS_CACHED.inc(len(given.job_ids))
+    telemetry.ANSWERS_NEAR.inc(given.near)
     telemetry.MODEL_SECONDS_SAVED.inc(given.saved_s)
     telemetry.JOBS_ENDED.labels("completed", "").inc(len(given.job_ids))
     if given.job_ids or waiting:

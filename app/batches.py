@@ -62,6 +62,7 @@ class Wish:
     table: Mapping[str, Any] | None = None  # as app.tables.spec reads it; None for a file of lines
     cache: CacheMode | None = None  # None is the service's own
     cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
+    near_distance: int | None = None  # bits in which a picture may differ whose answer stands in
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ class Batches:
             input_table=json.dumps(table) if table is not None else None,
             cache=chosen_cache(wish, self._cache),
             cascade=json.dumps(self.check_cascade(wish.cascade)) if wish.cascade is not None else None,
+            near_distance=wish.near_distance,
         )
         return store.insert_batch(session, new)
 
@@ -238,7 +240,8 @@ def chosen_cache(wish: Wish, otherwise: CacheMode) -> CacheMode:
     """How a batch uses the answer cache; not at all where its jobs are to fill the caches before it."""
     if (wish.metadata or {}).get(WARM) == "on":
         return CacheMode.OFF
-    return wish.cache or otherwise
+    # Answers of near duplicates are kept ones.
+    return wish.cache or (otherwise if wish.near_distance is None else CacheMode.ON)
 
 
 def hash_wish(wish: Wish) -> str:
@@ -250,6 +253,8 @@ def hash_wish(wish: Wish) -> str:
     for name in ("brake", "table", "dry_run", "strict", "cache", "cascade"):
         if not said[name]:
             del said[name]
+    if wish.near_distance is None:
+        del said["near_distance"]
     return hash_request(said)
 
 

@@ -91,13 +91,14 @@ def inspect(data: bytes, limits: Limits) -> ImageInfo:
     return ImageInfo(header.format, header.format.content_type, width, height)
 
 
-def normalise(data: bytes, limits: Limits) -> Image.Image:
+def normalise(data: bytes, limits: Limits, *, small: int | None = None) -> Image.Image:
     """The first picture in `data` as an RGB image: upright, sRGB, 8 bits, transparent parts over white.
 
+    Where only a picture of some `small` pixels a side is needed, a JPEG may come out smaller than it is.
     Thread-safe: no global state of Pillow is changed. Raises ImageError.
     """
     header = _read_header(data, limits)
-    rgb = to_srgb(eight_bits(decode(header), header), header.icc)
+    rgb = to_srgb(eight_bits(decode(header, small), header), header.icc)
     upright = _TURNS.get(header.orientation)
     rgb = _on_canvas(rgb, header)
     return rgb if upright is None else rgb.transpose(upright)

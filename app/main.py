@@ -19,6 +19,7 @@ from app.audit import AuditLog
 from app.auth import Keys
 from app.batches import Batches, default_brake
 from app.chats import Chats
+from app.clusters import Clusters
 from app.config import Settings, read_settings
 from app.db import give_up_waiting, make_engine, make_sessions
 from app.exports.opening import Exports
@@ -37,6 +38,7 @@ from app.routes.answers import answer_routes
 from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
 from app.routes.chat import chat_routes
+from app.routes.clusters import cluster_routes
 from app.routes.edge import Edge
 from app.routes.errors import add_error_handlers
 from app.routes.exports import export_routes
@@ -93,6 +95,7 @@ class Services:
     audit: AuditLog
     usage: Usage
     kept: KeptAnswers
+    clusters: Clusters
     webhooks: Webhooks
     sweeps: Sweeps
     models: ServedModels
@@ -157,6 +160,7 @@ def wire(settings: Settings) -> Services:
         audit=AuditLog(sessions=sessions),
         usage=Usage(sessions=sessions, prices=settings.prices),
         kept=KeptAnswers(sessions=sessions),
+        clusters=Clusters(sessions=sessions),
         webhooks=Webhooks(sessions=sessions, poster=make_poster(settings)),
         sweeps=Sweeps(sessions=sessions, batches=batches, sources=sources, settings=settings),
         models=ServedModels(names=settings.model_names),
@@ -204,6 +208,7 @@ def build_app(services: Services) -> FastAPI:
         tenant_routes(keys=services.keys, audit=services.audit, caller=caller),
         usage_routes(usage=services.usage, caller=caller),
         kept_routes(kept=services.kept, caller=caller),
+        cluster_routes(clusters=services.clusters, caller=caller),
         webhook_routes(webhooks=services.webhooks, caller=caller),
         sweep_routes(sweeps=services.sweeps, caller=caller),
         model_routes(models=services.models, caller=caller),

@@ -151,6 +151,35 @@ images = Table(
     ),
 )
 
+# How images look: a row once somebody wants to know, filled in by a fetcher (docs/near-duplicates.md).
+image_looks = Table(
+    "image_looks",
+    metadata,
+    Column("tenant_id", Text, primary_key=True),
+    Column("content_hash", Text, primary_key=True),
+    Column("phash", BigInteger),  # null also of those that have none: `error` says why
+    *(Column(f"band{number}", Integer) for number in range(4)),  # its pieces of 16 bits
+    Column("colours", LargeBinary),
+    Column("leader", Text),  # the content hash of the image that its cluster began with
+    Column("error", Text),
+    Column("attempt", SmallInteger, nullable=False, server_default=ZERO),
+    moment("wanted_at", nullable=False, now=True),
+    moment("due_at", nullable=False, now=True),  # at once, or when the lease of who looks at it has run out
+    moment("seen_at"),
+    *(
+        Index(
+            f"ix_image_looks_band{number}",
+            "tenant_id",
+            f"band{number}",
+            postgresql_where=text("phash IS NOT NULL"),
+        )
+        for number in range(4)
+    ),
+    Index("ix_image_looks_leader", "tenant_id", "leader", postgresql_where=text("phash IS NOT NULL")),
+    Index("ix_image_looks_due", "due_at", postgresql_where=text("seen_at IS NULL")),
+    Index("ix_image_looks_seen_at", "seen_at", postgresql_where=text("seen_at IS NOT NULL")),
+)
+
 # Images fetched on a tenant's last day (UTC), and how many it might have: only of those with a limit.
 image_days = Table(
     "image_days",
@@ -211,6 +240,9 @@ batches = Table(
     counter("escalated_answered"),
     counter("agreed"),
     Column("first_model_s", Float, nullable=False, server_default=ZERO),
+    # In how many bits of 64 a picture may differ whose answer stands in; null where none may.
+    Column("near_distance", SmallInteger),
+    counter("near_answers"),
     # Ingest and finalize are taken under a lease; ingest goes on where the last committed block ended.
     counter("ingested_bytes", BigInteger),
     counter("ingested_lines", BigInteger),

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from app.deleter import IMAGE_GRACE_S
 from app.ids import image_key
 from app.references import ImageReference, RefKind, ref_hash
-from app.store import files, retention
+from app.store import files, looks, retention
 from app.store.doomed import doom
 from app.store.files import DeletedFile
 from app.store.retention import Content
@@ -63,5 +63,6 @@ def _doom_contents(session: Session, contents: Sequence[Content]) -> None:
 
     The deleter looks again.
     """
+    looks.forget(session, [(content.tenant_id, content.content_hash) for content in contents])
     keys = [image_key(content.tenant_id, content.content_hash) for content in contents]
     doom(session, keys, after_s=IMAGE_GRACE_S)

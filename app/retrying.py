@@ -165,4 +165,5 @@ def _new_batch(
         input_table=json.dumps(old.input_table) if old.input_table is not None else None,
         cache=old.cache,
         cascade=json.dumps(old.cascade) if old.cascade is not None else None,
+        near_distance=old.near_distance,
     )

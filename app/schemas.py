@@ -2,11 +2,12 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from app.cascade import MOST_STEPS
+from app.looks import MOST_DISTANCE
 from app.schemas_report import Report
 from app.schemas_tables import Str, Table
 from app.warm import WARM
@@ -74,6 +75,14 @@ class CascadeWish(Request):
 CacheWish = Literal["on", "off", "read", "write"]
 
 
+class NearDuplicates(Request):
+    """(ours) The answer about one picture stands in for others that look the same."""
+
+    distance: int = Field(
+        default=4, ge=0, le=MOST_DISTANCE, description="bits of 64 in which their hashes may differ"
+    )
+
+
 class BatchCreate(Request):
     input_file_id: Annotated[Str, Field(max_length=1_300)]  # ours: or s3://bucket/prefix
     endpoint: Literal["/v1/chat/completions", "/v1/responses"]
@@ -97,6 +106,15 @@ class BatchCreate(Request):
     cascade: CascadeWish | None = Field(
         default=None, description="(ours) ask a small model first, and the requests' own where that is unsure"
     )
+    near_duplicates: NearDuplicates | None = Field(
+        default=None, description="(ours) ask about one of the pictures that look the same; needs the cache"
+    )
+
+    @model_validator(mode="after")
+    def _reads_what_is_kept(self) -> Self:
+        if self.near_duplicates is not None and self.cache in ("off", "write"):
+            raise ValueError(f"near_duplicates takes kept answers, which cache '{self.cache}' forbids")
+        return self
 
 
 class BatchRetry(Request):
@@ -262,6 +280,13 @@ class CascadeUse(BaseModel):
     )
 
 
+class NearUse(BaseModel):
+    """(ours) What the answers about pictures that look the same have spared a batch."""
+
+    distance: int
+    answered: int = Field(description="jobs that were given such an answer; all of them say so")
+
+
 class BatchExtras(BaseModel):
     """(ours)"""
 
@@ -275,6 +300,7 @@ class BatchExtras(BaseModel):
     cache: CacheUse
     cascade: CascadeUse | None
     model_seconds: float = Field(description="what its answers took of a model's time")
+    near_duplicates: NearUse | None = Field(default=None, description="of a batch that lets them stand in")
     waiting_for: Literal["image_quota"] | None = Field(
         default=None, description="the images of the day are spent: others come after midnight UTC"
     )

@@ -22,7 +22,7 @@ HTTP_SECONDS = Histogram(
 )
 STAGE_SECONDS = Histogram(
     "vqueue_stage_seconds",
-    "Time of one stage of a job's way: queue (created to claimed), claim, read, engine, record, fetch, "
+    "Time of one stage of a job's way: queue (created to claimed), claim, read, engine, record, fetch, look, "
     "ingest, dispatch, finalize; of the engine: engine_wait, encode, step.",
     ["stage"],
     buckets=SECONDS,
@@ -62,6 +62,12 @@ OBJECTS_DELETED = Counter("vqueue_objects_deleted", "Objects of the store that w
 ORPHANS = Counter("vqueue_orphans", "Objects of the store that no row knew.")
 ROWS_DELETED = Counter(
     "vqueue_rows_deleted", "Rows that retention and deletion removed, by table.", ["table"]
+)
+IMAGES_LOOKED_AT = Counter(
+    "vqueue_images_looked_at", "Images that were hashed, or why they have no hash.", ["outcome"]
+)
+ANSWERS_NEAR = Counter(
+    "vqueue_answers_near", "Jobs that were given the answer about an image that looks the same."
 )
 FETCHES = Counter("vqueue_fetches", "Image fetches that ended, by outcome or error code.", ["outcome"])
 RATES_UNCOUNTED = Counter(

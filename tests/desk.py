@@ -79,6 +79,7 @@ class Desk:
         table: Mapping[str, Any] | None = None,
         cache: CacheMode = CacheMode.OFF,
         cascade: Mapping[str, Any] | None = None,
+        near_distance: int | None = None,
     ) -> str:
         """Hand in a file and create a batch of it, as the API does; the batch's id."""
         data = content if isinstance(content, bytes) else "".join(f"{row}\n" for row in content).encode()
@@ -100,6 +101,7 @@ class Desk:
             input_table=json.dumps(table) if table is not None else None,
             cache=cache,
             cascade=json.dumps(cascade) if cascade is not None else None,
+            near_distance=near_distance,
         )
         with transaction(self.sessions) as session:
             files.insert_file(session, file)

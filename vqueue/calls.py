@@ -97,9 +97,13 @@ def create_batch(
     output_expires_after_s: int | None = None,
     cache: CacheMode | None = None,
     cascade: Cascade | None = None,
+    near_duplicates: int | None = None,
     idempotency_key: str | None = None,
 ) -> Call[Batch]:
-    """A batch of an uploaded file; with a `table` also of a prefix such as s3://bucket/prefix."""
+    """A batch of an uploaded file; with a `table` also of a prefix such as s3://bucket/prefix.
+
+    `near_duplicates` asks about one of the pictures whose hashes differ in at most so many bits of 64.
+    """
     body = {
         "input_file_id": input_file_id,
         "endpoint": CHAT,
@@ -113,6 +117,7 @@ def create_batch(
         "output_expires_after": _expiry(output_expires_after_s),
         "cache": cache,
         "cascade": cascade,
+        "near_duplicates": None if near_duplicates is None else {"distance": near_duplicates},
     }
     return _post("/batches", body, _as(Batch), idempotency_key)
 

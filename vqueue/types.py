@@ -74,6 +74,13 @@ class CacheUse(Answered):
     model_seconds_saved: float = 0.0
 
 
+class NearUse(Answered):
+    """What answers about pictures that look the same have spared a batch."""
+
+    distance: int
+    answered: int = 0
+
+
 class KeptModel(Answered):
     """How many answers of a model are kept, and what they took of its time."""
 
@@ -104,6 +111,7 @@ class BatchExtras(Answered):
     waiting_for: str | None = None
     cache: CacheUse = CacheUse()
     cascade: CascadeUse | None = None
+    near_duplicates: NearUse | None = None
     model_seconds: float = 0.0
     report: dict[str, Any] | None = None
 

@@ -22,6 +22,7 @@ from app.store import images, pauses, quotas
 from app.store.images import FetchTask, StoredImage
 from app.store.notices import IMAGES, Listener
 from app.waking import waking_loop
+from workers.hashing import THREADS, Hasher
 from workers.sources import SourceReader
 
 log = structlog.get_logger()
@@ -161,9 +162,11 @@ def serve(settings: Settings) -> None:
         application="fetcher",
     )
     sessions = make_sessions(database)
+    objects = make_objects(settings, connections=settings.fetch_threads + THREADS)
+    hasher = Hasher(sessions=sessions, objects=objects, settings=settings)
     sources = SourceReader(
         sessions=sessions,
-        objects=make_objects(settings, connections=settings.fetch_threads),
+        objects=objects,
         download=make_downloader(settings).fetch,
         limits=image_limits(settings),
         buckets=settings.s3_source_buckets,
@@ -172,14 +175,18 @@ def serve(settings: Settings) -> None:
     wanted = Event()
     listening = waking_loop(Listener(database, IMAGES), wanted)
     loop = Loop("fetch", fetcher.step, idle_s=settings.dispatch_poll_s, wake=wanted)
+    looking = Loop("look", hasher.step, idle_s=settings.dispatch_poll_s)
     listening.start()
     loop.start()
+    looking.start()
     telemetry.serve_metrics(settings.metrics_port, role="fetcher")
     log.info("fetcher_ready")
     stopping.wait()
     listening.stop()
     loop.stop()
+    looking.stop()
     loop.join(settings.drain_s)
+    looking.join(settings.drain_s)
     fetcher.close()
     log.info("fetcher_stopped")
 

@@ -65,6 +65,14 @@ class Asked:
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A file of `vqueue calibrate`: a small model first."),
     ] = None
+    near_duplicates: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=7,
+            help="Ask about one of the pictures that look the same: their hashes differ in so many bits.",
+        ),
+    ] = None
     data: ClientDataOption = None
 
     def wish(self) -> Wish:
@@ -83,6 +91,7 @@ class Asked:
             strict=self.strict,
             cache=self.cache,
             cascade=None if self.cascade is None else read_cascade(self.cascade),
+            near_duplicates=self.near_duplicates,
         )
         wish.check(found)
         return found

@@ -68,6 +68,7 @@ class Run:
             strict=self.wish.strict,
             cache=self.wish.cache,
             cascade=self.wish.cascade,
+            near_duplicates=self.wish.near_duplicates,
             idempotency_key=f"run-{self.state.mark}",
         )
         self._note(batch)

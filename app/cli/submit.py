@@ -63,6 +63,7 @@ def _hand_in(api: Client, asked: Asked, show: Shown, *, dry_run: bool) -> Batch:
         strict=wish.strict,
         cache=wish.cache,
         cascade=wish.cascade,
+        near_duplicates=wish.near_duplicates,
         dry_run=dry_run,
     )
 

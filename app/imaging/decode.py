@@ -29,15 +29,18 @@ _DECODERS: Mapping[Format, Callable[[BytesIO], ImageFile]] = {
 }
 
 
-def decode(header: Header) -> Image.Image:
+def decode(header: Header, small: int | None = None) -> Image.Image:
     """The raster as stored; raises ImageError for what the decoder finds wrong.
 
-    A decoder that reads another size than the header's is stopped before it makes room for it.
+    A decoder that reads another size than the header's is stopped before it makes room for it. Where `small`
+    pixels a side are enough, a JPEG is decoded at an eighth of its size or more.
     """
     try:
         image = _DECODERS[header.format](BytesIO(header.pixel_file()))
         if image.size != (header.width, header.height):
             raise corrupt(header.format, "its headers contradict each other")
+        if small is not None:
+            image.draft(None, (small, small))
         image.load()
     except (ImageError, MemoryError):
         raise

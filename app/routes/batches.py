@@ -93,4 +93,5 @@ def _wish(body: BatchCreate) -> Wish:
         table=body.table.model_dump(by_alias=True) if body.table else None,
         cache=CacheMode(body.cache) if body.cache else None,
         cascade=body.cascade.model_dump() if body.cascade else None,
+        near_distance=body.near_duplicates.distance if body.near_duplicates else None,
     )

@@ -76,6 +76,7 @@ BATCH = {
         "cache": {"mode": "on", "answered": 120_000, "model_seconds_saved": 4_810.5},
         "cascade": None,
         "model_seconds": 9_620.25,
+        "near_duplicates": {"distance": 4, "answered": 3_100},
         "waiting_for": None,
     },
 }

@@ -7,9 +7,16 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from app.routes import examples, examples_labels, examples_sweeps, examples_tenants, examples_webhooks
+from app.routes import (
+    examples,
+    examples_clusters,
+    examples_labels,
+    examples_sweeps,
+    examples_tenants,
+    examples_webhooks,
+)
 
-PLACES = (examples, examples_webhooks, examples_tenants, examples_labels, examples_sweeps)
+PLACES = (examples, examples_webhooks, examples_tenants, examples_labels, examples_sweeps, examples_clusters)
 REQUESTS = {name: example for place in PLACES for name, example in place.REQUESTS.items()}
 ANSWERS = {name: example for place in PLACES for name, example in place.ANSWERS.items()}
 
@@ -20,6 +27,7 @@ TAGS = {
     "files": "Input and result files, and pictures that jobs name by id.",
     "batches": "Many requests with one deadline. Results by file, or while they come.",
     "answers": "(ours) Answers under a choice list or a JSON schema, by their labels; reviews of them.",
+    "images": "(ours) Images that look the same, in clusters.",
     "jobs": "(ours) One question about some images, asked straight and polled.",
     "chat": "Chat completions, whole or streamed, answered while the line is held.",
     "responses": "The same in the words of the Responses API, whole.",

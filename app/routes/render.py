@@ -29,6 +29,7 @@ from app.schemas import (
     JobError,
     JobObject,
     JobUsage,
+    NearUse,
     OutputDetails,
     RequestCounts,
     TokenDetails,
@@ -177,6 +178,7 @@ def _extras(batch: BatchRow) -> BatchExtras:
         ),
         cascade=_cascade(batch),
         model_seconds=round(batch.model_s, 6),
+        near_duplicates=_near(batch),
         waiting_for="image_quota" if batch.images_spent else None,
     )
 
@@ -195,6 +197,12 @@ def _cascade(batch: BatchRow) -> CascadeUse | None:
         model_seconds=round(batch.first_model_s, 6),
         model_seconds_saved=None if saved is None else round(saved, 6),
     )
+
+
+def _near(batch: BatchRow) -> NearUse | None:
+    if batch.near_distance is None:
+        return None
+    return NearUse(distance=batch.near_distance, answered=batch.near_answers)
 
 
 def _report(batch: BatchRow) -> Report | None:

@@ -38,6 +38,7 @@ class Wish:
     strict: bool = False
     cache: CacheMode | None = None
     cascade: Cascade | None = None
+    near_duplicates: int | None = None
 
 
 @dataclass(frozen=True)

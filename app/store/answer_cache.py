@@ -13,6 +13,8 @@ from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
 
 # What a reader of an answer is told where it was kept (docs/answer-cache.md).
 CACHED = "answer_cached"
+NEAR = "near_duplicate"
+NEAR_OF = "near_duplicate_of:"  # and the content hash of the image that was asked about
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,23 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Known:
+    """A job, and where its answer is kept; `about` is the content hash of the image that looks the same,
+    where it is not about the job's own."""
+
+    job_id: int
+    key: bytes
+    fingerprint: str
+    about: str | None = None
+
+
+@dataclass(frozen=True)
 class Given:
     """What jobs were given from the cache: how many, and what it once took a model."""
 
     job_ids: frozenset[int]
     saved_s: float
+    near: int = 0  # of these, by answers about images that look the same
 
 
 def note_engine(session: Session, *, model: str, fingerprint: str) -> None:
@@ -117,53 +131,65 @@ def await_answers(session: Session, waiting: Sequence[tuple[int, bytes]]) -> Non
     )
 
 
-def give_answers(session: Session, known: Sequence[tuple[int, bytes, str]]) -> Given:
-    """End ready jobs with the answers that are kept for them (job, key, fingerprint).
+def give_answers(session: Session, known: Sequence[Known]) -> Given:
+    """End ready jobs with the answers that are kept for them.
 
-    Such an answer has used no tokens and no model; what it says of itself has one note more.
+    Such an answer has used no tokens and no model; what it says of itself has one note more, and two
+    others where it is about an image that looks the same.
     """
     rows = session.execute(
         text(
             f"""
             WITH given AS (
-                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS bytea[]), CAST(:prints AS text[]))
-                AS g(id, key, fingerprint)),
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:keys AS bytea[]), CAST(:prints AS text[]),
+                                     CAST(:notes AS jsonb[]), CAST(:near AS int[]))
+                AS g(id, key, fingerprint, more, near)),
             found AS (
-                SELECT given.id, c.* FROM given JOIN answer_cache c USING (key, fingerprint)
+                SELECT given.id, given.more, given.near, c.*
+                FROM given JOIN answer_cache c USING (key, fingerprint)
                 WHERE c.expires_at > now()),
             ended AS (
                 UPDATE jobs SET state = 'completed', finished_at = now(), answer_key = NULL,
                                 model = found.model, final_model = NULL,
                                 error_code = NULL, error_message = NULL
                 FROM found WHERE jobs.id = found.id AND jobs.state = 'ready'
-                RETURNING jobs.id, jobs.batch_id, found.model_s),
+                RETURNING jobs.id, jobs.batch_id, found.model_s, found.near),
             stored AS (
                 INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
                                      completion_tokens, model, revision, logprobs, notes, reasoning, model_s,
                                      confidence)
                 SELECT f.id, f.text, f.finish_reason, 0, 0, 0, f.model, f.revision, f.logprobs,
-                       CAST(coalesce(CAST(f.notes AS jsonb), '[]') || CAST(:note AS jsonb) AS json),
+                       CAST(coalesce(CAST(f.notes AS jsonb), '[]') || f.more AS json),
                        f.reasoning, 0, f.confidence
                 FROM found f JOIN ended ON ended.id = f.id),
             {ENDED_BY_BATCH},
-            saved AS (SELECT batch_id, sum(model_s) AS model_s FROM ended GROUP BY batch_id),
+            saved AS (
+                SELECT batch_id, sum(model_s) AS model_s, sum(near) AS near FROM ended GROUP BY batch_id),
             counted AS (
                 UPDATE batches SET completed = completed + n, cached_answers = cached_answers + n,
-                                   saved_model_s = saved_model_s + saved.model_s
+                                   saved_model_s = saved_model_s + saved.model_s,
+                                   near_answers = near_answers + saved.near
                 FROM counts JOIN saved USING (batch_id) WHERE batches.id = counts.batch_id
                 RETURNING batches.id, completed + failed AS seq),
             {NOTE_RESULTS}
-            SELECT id, model_s FROM ended
+            SELECT id, model_s, near FROM ended
             """  # noqa: S608 - pieces of our own
         ),
         {
-            "ids": [job_id for job_id, _, _ in known],
-            "keys": [key for _, key, _ in known],
-            "prints": [fingerprint for _, _, fingerprint in known],
-            "note": json.dumps([CACHED]),
+            "ids": [one.job_id for one in known],
+            "keys": [one.key for one in known],
+            "prints": [one.fingerprint for one in known],
+            "notes": [json.dumps(_notes_of(one)) for one in known],
+            "near": [int(one.about is not None) for one in known],
         },
     ).all()
-    return Given(frozenset(row.id for row in rows), sum(row.model_s for row in rows))
+    return Given(
+        frozenset(row.id for row in rows), sum(row.model_s for row in rows), sum(row.near for row in rows)
+    )
+
+
+def _notes_of(one: Known) -> list[str]:
+    return [CACHED] if one.about is None else [CACHED, NEAR, f"{NEAR_OF}{one.about}"]
 
 
 def keep_answers(

@@ -52,6 +52,7 @@ class NewBatch:
     key_id: str | None = None
     cache: CacheMode = CacheMode.OFF
     cascade: str | None = None  # JSON
+    near_distance: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ class BatchRow:
     escalated_answered: int
     agreed: int
     first_model_s: float
+    near_distance: int | None
+    near_answers: int
     images_spent: bool
     pace: float | None
     pace_at: datetime | None
@@ -131,12 +134,13 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
             INSERT INTO batches (id, tenant_id, key_id, status, endpoint, input_file_id, completion_window,
                                  metadata, output_expires_after_s, request_hash, idempotency_key, priority,
                                  brake_share, brake_after, retry_of, retry_states, input_table,
-                                 is_dry_run, is_strict, cache, cascade, expires_at)
+                                 is_dry_run, is_strict, cache, cascade,
+                                 near_distance, expires_at)
             VALUES (:id, :tenant_id, :key_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
                     CAST(:input_table AS json), :is_dry_run, :is_strict, :cache,
-                    CAST(:cascade AS json),
+                    CAST(:cascade AS json), :near_distance,
                     now() + :window_s * interval '1 second')
             RETURNING *, {SEEN}
             """  # noqa: S608 - a piece of our own

@@ -10,7 +10,7 @@ from psycopg2.errors import UniqueViolation
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.answer_keys import CacheMode
+from app.answer_keys import CacheMode, cache_bits
 from app.errors import LineError
 from app.states import JobState, Priority
 from app.store.journal import NOTE_ERRORS, NOTE_RESULTS
@@ -65,6 +65,7 @@ class IngestTask:
     quota: QuotaUse | None = None  # the tenant's other jobs, where there is a limit
     cache: CacheMode = CacheMode.OFF
     cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
+    near_distance: int | None = None
 
 
 class EndedRow(Protocol):
@@ -130,7 +131,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
-                      b.is_dry_run, b.is_strict, b.report, b.cache, b.cascade,
+                      b.is_dry_run, b.is_strict, b.report, b.cache, b.cascade, b.near_distance,
                       b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
@@ -320,7 +321,7 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         _escaped(error.message if error else None),
         _escaped(error.param if error else None),
         "now" if error else _NULL,
-        str(task.cache.bits if row.question_hash else 0),
+        str(cache_bits(task.cache, task.near_distance) if row.question_hash else 0),
         f"\\\\x{row.question_hash.hex()}" if row.question_hash else _NULL,
         _escaped(row.final_model),
     )

@@ -32,6 +32,7 @@ class EndedBatch:
     explained: int
     cache: CacheMode
     cascade: Mapping[str, Any] | None
+    near_distance: int | None
 
 
 def lock_batch(session: Session, tenant_id: str, batch_id: str) -> EndedBatch | None:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.answer_keys import READ, WRITE
-from app.known import RANKS, find_keys, sort_out
+from app.known import RANKS, Sight, find_keys, sort_out
 from app.planner import Lane
 from app.states import Priority
+from app.store.answer_cache import Known
 from app.store.images import ImageRow
 from app.store.plans import Candidate
 
@@ -39,7 +40,7 @@ def test_of_jobs_that_ask_the_same_one_is_sent_and_the_others_wait() -> None:
 def test_what_is_kept_is_given_to_who_may_take_it() -> None:
     jobs = [candidate(1, READ), candidate(2, WRITE), candidate(3, 0)]
     found = sort_out(jobs, {1: b"a", 2: b"a"}, {b"a": "print"}, {})
-    assert found.known == [(1, b"a", "print")]
+    assert found.known == [Known(1, b"a", "print")]
     assert [one.id for one in found.asked] == [2, 3]
     assert found.keys == {2: b"a"}
 
@@ -59,6 +60,34 @@ def test_nobody_waits_for_a_job_of_a_lower_class() -> None:
 
 def test_a_job_that_must_travel_alone_waits_for_nobody() -> None:
     found = sort_out([candidate(1, alone=True)], {1: b"a"}, {}, {b"a": {Priority.STANDARD}})
+    assert [one.id for one in found.asked] == [1]
+
+
+def test_the_own_images_answer_goes_before_that_of_the_nearest_that_looks_the_same() -> None:
+    sights = {1: Sight([(b"b", "near"), (b"c", "further")])}
+    kept = {b"a": "print", b"b": "print", b"c": "print"}
+    for about, key in ((None, b"a"), ("near", b"b"), ("further", b"c")):
+        found = sort_out([candidate(1)], {1: b"a"}, kept, {}, sights)
+        assert found.known == [Known(1, key, "print", about)]
+        del kept[key]
+
+
+def test_of_jobs_whose_images_look_the_same_one_is_sent_under_its_own_key() -> None:
+    sights = {1: Sight([(b"b", "two")]), 2: Sight([(b"a", "one")])}
+    found = sort_out([candidate(1), candidate(2)], {1: b"a", 2: b"b"}, {}, {}, sights)
+    assert ([one.id for one in found.asked], found.waiting) == ([1], [(2, b"a")])
+    assert found.keys == {1: b"a"}
+
+
+def test_a_job_whose_image_nobody_has_seen_waits_for_that_unless_it_must_travel_alone() -> None:
+    jobs = [candidate(1), candidate(2, alone=True)]
+    sights = {1: Sight(unseen=b"look"), 2: Sight(unseen=b"look")}
+    found = sort_out(jobs, {1: b"a", 2: b"b"}, {}, {}, sights)
+    assert ([one.id for one in found.asked], found.waiting) == ([2], [(1, b"look")])
+
+
+def test_who_asks_anew_is_given_nothing_of_near_duplicates() -> None:
+    found = sort_out([candidate(1, WRITE)], {1: b"a"}, {b"b": "print"}, {}, {1: Sight([(b"b", "near")])})
     assert [one.id for one in found.asked] == [1]
 
 
@@ -89,7 +118,7 @@ def test_every_job_is_given_waits_or_is_sent_and_who_waits_has_somebody_to_wait_
     keys = {number: wish[3] for number, wish in enumerate(wishes) if wish[0]}
     found = sort_out(jobs, keys, dict.fromkeys(kept, "print"), asked)
     groups = [
-        [row[0] for row in found.known],
+        [one.job_id for one in found.known],
         [row[0] for row in found.waiting],
         [one.id for one in found.asked],
     ]
