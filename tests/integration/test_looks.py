@@ -1,4 +1,4 @@
-"""Images are looked at on wish, compared within their tenant, and stand in for each other if a batch wants."""
+"""Images are looked at on wish, compared within their tenant, and stand in for each other where wanted."""
 
 import base64
 import random
