@@ -79,10 +79,10 @@ def notes(desk: Desk, batch_id: str) -> list[list[str]]:
 
 
 def see(
-    db: Sessions, tenant: str, hashes: Sequence[int], colours: bytes = GREY, *, most: int = 6
+    db: Sessions, tenant: str, hashes: Sequence[int], *, colours: bytes = GREY, most: int = 6, first: int = 0
 ) -> list[str]:
-    """Images with these hashes; their content hashes."""
-    names = [f"{number:064x}" for number in range(len(hashes))]
+    """Images with these hashes, numbered from `first` on; their content hashes."""
+    names = [f"{first + number:064x}" for number in range(len(hashes))]
     with transaction(db) as session:
         looks.want(session, [(tenant, name) for name in names])
         seen = [
@@ -147,7 +147,7 @@ def test_jobs_of_two_images_are_asked_themselves(mill: Mill, desk: Desk, hasher:
     parts = [image(data_url(PHOTO[0])), image(data_url(PHOTO[1]))]
     content = [line(f"r{place}", parts[place:] + parts[:place]) for place in range(2)]
     ask(mill, desk, hasher, content)
-    assert mill.runs == 2
+    assert (mill.runs, desk.count("image_looks")) == (2, 0)
 
 
 def test_no_tenant_is_answered_by_anothers_picture(
@@ -226,7 +226,7 @@ def test_a_search_finds_all_that_a_scan_would(db: Sessions, desk: Desk, seed: in
     hashes = [start ^ sum(1 << bit for bit in dice.sample(range(64), dice.randrange(12))) for _ in range(40)]
     desk.execute("DELETE FROM image_looks")
     names = see(db, desk.tenant, hashes)
-    see(db, "tenant_other", hashes)
+    see(db, "tenant_other", hashes, first=1_000)
     with transaction(db) as session:
         found = looks.find_near(session, {(desk.tenant, names[0]): within})[desk.tenant, names[0]]
     scan = [
@@ -244,6 +244,31 @@ def test_a_cluster_does_not_grow_by_chains(db: Sessions, desk: Desk) -> None:
     with transaction(db) as session:
         (cluster,) = list_clusters(session, desk.tenant, limit=10, after=None)
     assert [(one.content_hash, one.distance) for one in cluster.members] == [(names[0], 0), (names[1], 4)]
+    assert Rows(db).one("SELECT leader FROM image_looks WHERE content_hash = :n", n=names[2]) == names[2]
+
+
+def test_the_same_outline_in_another_colour_is_not_near(db: Sessions, desk: Desk) -> None:
+    (one,) = see(db, desk.tenant, [12345])
+    see(db, desk.tenant, [12345], colours=bytes([200] * 48), first=1)
+    with transaction(db) as session:
+        assert looks.find_near(session, {(desk.tenant, one): 7}) == {(desk.tenant, one): []}
+        assert list_clusters(session, desk.tenant, limit=10, after=None) == []
+
+
+def test_each_batch_goes_by_its_own_distance_also_about_the_same_picture(
+    mill: Mill, desk: Desk, hasher: Hasher
+) -> None:
+    ask(mill, desk, hasher, about(PHOTO[:1]))
+    ask(mill, desk, hasher, about(PHOTO[1:2], "Which shape?"))
+    desk.execute(
+        "UPDATE image_looks SET phash = phash # 3, band0 = band0 # 3 WHERE content_hash = :name",
+        name=content_hash(PHOTO[1]),
+    )
+    batches = [
+        desk.submit(about(PHOTO[1:2]), cache=CacheMode.ON, near_distance=distance) for distance in (0, 6)
+    ]
+    mill.grind()
+    assert [desk.batch(one).near_answers for one in batches] == [0, 1]
 
 
 def test_clusters_come_page_by_page(db: Sessions, desk: Desk) -> None:
