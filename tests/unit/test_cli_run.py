@@ -4,9 +4,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -306,8 +307,17 @@ def test_a_service_that_takes_no_picture_is_told_while_it_is_tried(
     service: Service, shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pictures, "QUIET_S", 0.05)
-    service.hold = Event()
-    Timer(0.3, service.hold.set).start()
+    service.hold = hold = Event()
+    waits = pictures._await
+
+    def until_told(futures: Any, count: Callable[[], int], say: Callable[[str], None]) -> None:
+        def say_and_let_go(line: str) -> None:
+            say(line)
+            hold.set()
+
+        waits(futures, count, say_and_let_go)
+
+    monkeypatch.setattr(pictures, "_await", until_told)
     done = run(shelf, "--ask", "What?", "-o", "out.csv")
     assert (done.exit_code, "the service does not answer, trying again" in done.stderr) == (0, True)
 
