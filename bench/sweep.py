@@ -17,9 +17,10 @@ from app.config import Settings
 from app.local.seaweed import ACCESS_KEY_ID
 from app.local.servers import Broker
 from app.objects import ObjectStore
+from bench import repeats
 from bench.queue_site import Servers, Site, open_servers, open_site
 
-IMAGES, SHARE = 10_000, 0.01
+IMAGES, SHARE, JOBS = 10_000, 0.01, 20_000
 SOURCES, PREFIX = "photos", "incoming/"
 ROLES = ("api", "dispatcher", "fetcher", "worker")
 POLL_S, LONGEST_S = 0.5, 1_800.0
@@ -151,12 +152,16 @@ def line(found: SecondRun) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=IMAGES)
+    parser.add_argument("--jobs", type=int, default=JOBS, help="of the batch that repeats its questions")
     options = parser.parse_args()
     with open_servers([Broker.REDIS]) as servers:
         found = measure_second_run(servers, images=options.images)
+        days = repeats.measure(servers, options.jobs)
     print(f"first run {found.first_s:.1f} s, second run {found.second_s:.1f} s, of {options.images:,} images")
     print(f"asked {found.asked} where {found.expected} had to be asked")
-    print(f"sweep: {line(found)}")
+    print(f"repeats: {repeats.told(*days)}")
+    runs = "/".join(f"{day.runs / day.jobs:.3f}" for day in days)
+    print(f"sweep: {line(found)} repeat_model_runs={runs}")
 
 
 if __name__ == "__main__":
