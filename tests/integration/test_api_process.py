@@ -104,6 +104,6 @@ def accepts(http: httpx.Client) -> bool:
     """Whether the server takes new connections."""
     try:
         httpx.get(f"{http.base_url}/healthz")
-    except httpx.ConnectError:
+    except httpx.TransportError:  # also one that was taken in the moment of the end, and reset
         return False
     return True
