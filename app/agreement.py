@@ -78,7 +78,7 @@ class Pair:
     def is_normalised(self) -> bool:
         """Alike when upper and lower case and the amount of space between words do not count."""
         both = self.a.text is not None and self.b.text is not None
-        return both and _plain(self.a.text or "") == _plain(self.b.text or "")
+        return both and plain(self.a.text or "") == plain(self.b.text or "")
 
 
 @dataclass(frozen=True)
@@ -141,5 +141,6 @@ def _agreement(pairs: Sequence[Pair]) -> Agreement:
     )
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """A text without its upper and lower case, and the amount of space between its words."""
     return " ".join(text.casefold().split())

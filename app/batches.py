@@ -23,7 +23,7 @@ from app.store import audit
 from app.store import batches as store
 from app.store.batches import BatchRow, NewBatch
 from app.store.files import read_file
-from app.tables.checks import TableChecks, check_format
+from app.tables.checks import TableChecks, check_format, table_checks
 from app.tables.places import is_place, read_place
 from app.warm import WARM
 
@@ -223,6 +223,17 @@ def submitted_before(
     if earlier is not None:
         log.info("batch_repeated", batch=earlier.id)
     return earlier
+
+
+def make_batches(sessions: Sessions, limits: Limits, settings: Settings) -> Batches:
+    return Batches(
+        sessions=sessions,
+        limits=limits,
+        brake=default_brake(settings),
+        tables=table_checks(settings),
+        cache=CacheMode(settings.answer_cache),
+        models=settings.model_names,
+    )
 
 
 def default_brake(settings: Settings) -> Brake:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 
+from app.agreement import plain
 from app.cascade import MOST_STEPS, Cascade, calibrated
 
 
@@ -22,11 +23,11 @@ class Trial:
 
     @property
     def small_is_right(self) -> bool:
-        return _same(self.small, self.label)
+        return plain(self.small) == plain(self.label)
 
     @property
     def large_is_right(self) -> bool:
-        return _same(self.large, self.label)
+        return plain(self.large) == plain(self.label)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def judge(trials: Sequence[Trial], steps: Sequence[tuple[float, float]], thresho
         large_accuracy=sum(trial.large_is_right for trial in trials) / count,
         cascade_accuracy=right / count,
         escalated=len(unsure) / count,
-        agreement=sum(_same(t.small, t.large) for t in unsure) / len(unsure) if unsure else 1.0,
+        agreement=sum(plain(t.small) == plain(t.large) for t in unsure) / len(unsure) if unsure else 1.0,
         model_s_ratio=seconds / large_s if large_s else 0.0,
     )
 
@@ -123,8 +124,3 @@ def _thinned(steps: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     if len(steps) <= MOST_STEPS:
         return list(steps)
     return [steps[place * (len(steps) - 1) // (MOST_STEPS - 1)] for place in range(MOST_STEPS)]
-
-
-def _same(a: str, b: str) -> bool:
-    """As `vqueue compare` sees it: but for case and spaces."""
-    return " ".join(a.split()).casefold() == " ".join(b.split()).casefold()

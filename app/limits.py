@@ -131,6 +131,17 @@ class Limits:
         return shutil.disk_usage(self._data_dir).free
 
 
+def make_limits(sessions: Sessions, settings: Settings) -> Limits:
+    """Those of an installation, from its settings."""
+    return Limits(
+        sessions=sessions,
+        backlog_max_jobs=settings.backlog_max_jobs,
+        disk_min_free_bytes=settings.disk_min_free_bytes,
+        data_dir=settings.data_dir,
+        quota=default_quota(settings),
+    )
+
+
 def default_quota(settings: Settings) -> Quota:
     """What tenants may have that have no limits of their own."""
     return Quota(settings.quota_queued_jobs, settings.quota_bytes, settings.quota_images_day)

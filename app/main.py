@@ -13,11 +13,10 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 
 from app import heap, telemetry
-from app.answer_keys import CacheMode
 from app.answers import Answers
 from app.audit import AuditLog
 from app.auth import Keys
-from app.batches import Batches, default_brake
+from app.batches import Batches, default_brake, make_batches
 from app.chats import Chats
 from app.clusters import Clusters
 from app.config import Settings, read_settings
@@ -27,7 +26,7 @@ from app.files import Files
 from app.hearing import Ear, connect
 from app.jobs import Jobs
 from app.kept import KeptAnswers
-from app.limits import Limits, default_quota
+from app.limits import make_limits
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
 from app.posting import make_poster
@@ -58,7 +57,6 @@ from app.routes.webhooks import webhook_routes
 from app.served import ServedModels
 from app.sweeps.desk import Sweeps
 from app.sweeps.sources import Sources
-from app.tables.checks import table_checks
 from app.throttle import Throttle
 from app.usage import Usage
 from app.webhooks import Webhooks
@@ -116,24 +114,10 @@ def wire(settings: Settings) -> Services:
     )
     objects = make_objects(settings, connections=OBJECT_CONNECTIONS)
     sessions = make_sessions(engine)
-    limits = Limits(
-        sessions=sessions,
-        backlog_max_jobs=settings.backlog_max_jobs,
-        disk_min_free_bytes=settings.disk_min_free_bytes,
-        data_dir=settings.data_dir,
-        quota=default_quota(settings),
-    )
-    brake = default_brake(settings)
+    limits = make_limits(sessions, settings)
     placer = Placer(sessions=sessions, objects=objects, settings=settings)
     jobs = Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings)
-    batches = Batches(
-        sessions=sessions,
-        limits=limits,
-        brake=brake,
-        tables=table_checks(settings),
-        cache=CacheMode(settings.answer_cache),
-        models=settings.model_names,
-    )
+    batches = make_batches(sessions, limits, settings)
     sources = Sources(objects=objects, settings=settings)
     ear = Ear(connect(settings.redis_url.get_secret_value()))
     return Services(
@@ -153,7 +137,7 @@ def wire(settings: Settings) -> Services:
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
         answers=Answers(sessions=sessions),
-        retries=Retries(sessions=sessions, limits=limits, brake=brake),
+        retries=Retries(sessions=sessions, limits=limits, brake=default_brake(settings)),
         placer=placer,
         jobs=jobs,
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),

@@ -83,10 +83,10 @@ def run_batch(servers: Servers, broker: Broker, file: Path, jobs: int, *, work: 
         started = time.perf_counter()
         batch = submit(http, file)
         uploaded_s = time.perf_counter() - started
-        curve = list(_follow(http, batch["id"], INGESTED))
+        curve = list(follow(http, batch["id"], INGESTED))
         ingest_peaks = peaks_mib(site.pids)
         if work:
-            curve += _follow(http, batch["id"], ["completed"], since=curve[-1][0])
+            curve += follow(http, batch["id"], ["completed"], since=curve[-1][0])
         cpu, peaks = meter.read(), peaks_mib(site.pids)
         if work:
             _check(http, batch["id"], jobs)
@@ -113,7 +113,7 @@ def submit(http: httpx.Client, file: Path) -> Any:
     return http.post("/batches", json=wish).raise_for_status().json()
 
 
-def _follow(
+def follow(
     http: httpx.Client, batch_id: str, until: Collection[str], *, since: float = 0.0
 ) -> Iterator[tuple[float, int]]:
     """Poll until a batch has one of these states; seconds, and the jobs that have ended, at each poll."""

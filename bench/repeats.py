@@ -12,18 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import httpx
 
 from app.local.servers import Broker
 from bench.queue_lines import MODEL, QUESTIONS, URL
-from bench.queue_runs import connect, submit
+from bench.queue_runs import connect, follow, submit
 from bench.queue_site import MODULES, Servers, Site, open_servers, open_site
 
 TIMES = 10
-LONGEST_S = 1800.0
-POLL_S = 0.2
 WORKER = {**MODULES, "worker": "bench.repeats_worker"}
 
 
@@ -80,8 +75,10 @@ def _lines(jobs: int) -> Iterator[str]:
 def _day(site: Site, file: Path, jobs: int) -> Day:
     with connect(site) as http:
         started = time.perf_counter()
-        batch = _ended(http, submit(http, file)["id"])
+        batch_id = submit(http, file)["id"]
+        list(follow(http, batch_id, ["completed"]))
         seconds = time.perf_counter() - started
+        batch = http.get(f"/batches/{batch_id}").raise_for_status().json()
         answers: dict[str, set[str]] = {}
         with http.stream("GET", f"/files/{batch['output_file_id']}/content") as content:
             for line in content.iter_lines():
@@ -90,16 +87,6 @@ def _day(site: Site, file: Path, jobs: int) -> Day:
                 answers.setdefault(row["custom_id"].partition("/")[0], set()).add(text)
     runs = jobs - batch["vqueue"]["cache"]["answered"]
     return Day(jobs, runs, {name: frozenset(texts) for name, texts in answers.items()}, seconds)
-
-
-def _ended(http: httpx.Client, batch_id: str) -> Any:
-    until = time.monotonic() + LONGEST_S
-    while time.monotonic() < until:
-        batch = http.get(f"/batches/{batch_id}").raise_for_status().json()
-        if batch["status"] == "completed":
-            return batch
-        time.sleep(POLL_S)
-    raise RuntimeError(f"the batch was not completed after {LONGEST_S:.0f} s")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,10 @@ import sys
 from concurrent.futures import Future
 from itertools import count
 
-from app import telemetry
-from app.config import Settings, read_settings
+from app.config import Settings
 from bench.queue_lines import MODEL
+from bench.queue_worker import main
 from workers.engine.base import Answer, Engine, Request, Usage
-from workers.pool import open_pool
-from workers.serve import serve, worker_name
 
 
 class NumberingEngine:
@@ -36,6 +34,4 @@ def open_numbering(_: Settings) -> Engine:
 
 
 if __name__ == "__main__":
-    settings = read_settings()
-    telemetry.configure_logs(log_format="json", level="INFO", role="worker", worker=worker_name())
-    sys.exit(serve(settings, open_pool(settings, open_numbering)))
+    sys.exit(main(open_numbering))

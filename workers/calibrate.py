@@ -1,7 +1,5 @@
 """Runs a labelled sample through a small and a large model, for `vqueue calibrate`."""
 
-import gc
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,16 +7,14 @@ from pathlib import Path
 from app.calibration import Trial
 from app.cascade import probability
 from app.config import Settings
-from app.errors import RequestError, WorkError
+from app.errors import RequestError
 from workers.answers import logprobs_of
-from workers.compare import warm_up
+from workers.compare import Took, ask_all
 from workers.engine.base import Answer
 from workers.engines import open_one as open_engine
 from workers.pool import OpenEngine
 from workers.reasoning import split_reasoning
 from workers.sample import Asked, read_lines
-
-Replies = tuple[list[Answer | None], float]
 
 
 def read_labelled(path: Path, settings: Settings) -> list[Asked]:
@@ -42,43 +38,27 @@ def run_trials(
 
     Seconds are an even share of what the whole sample took a model, which is loaded alone.
     """
-    (firsts, small_s), (seconds, large_s) = (
-        _answers(sample, settings, open_one) for settings in (small, large)
-    )
+    first_took, then_took = (_asked(sample, settings, open_one) for settings in (small, large))
     return [
         Trial(
             id=asked.question.id,
             label=asked.question.label or "",
             small=_text(first),
             probability=probability(logprobs_of(first) or ()),
-            small_s=small_s,
+            small_s=first_took.wall_s / len(sample),
             large=_text(second),
-            large_s=large_s,
+            large_s=then_took.wall_s / len(sample),
         )
-        for asked, first, second in zip(sample, firsts, seconds, strict=True)
-        if first is not None and second is not None
+        for asked, first, second in zip(sample, first_took.outcomes, then_took.outcomes, strict=True)
+        if isinstance(first, Answer) and isinstance(second, Answer)
     ]
 
 
-def _answers(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) -> Replies:
-    engine = open_one(settings.model_copy(update={"feature_cache_redis_bytes": 0}))
-    try:
-        engine.submit(warm_up()).result()
-        requests = [asked.request(number, settings) for number, asked in enumerate(sample)]
-        told = [replace(one, sampling=replace(one.sampling, logprobs=0)) for one in requests]
-        started = time.perf_counter()
-        futures = [engine.submit(request) for request in told]
-        answers: list[Answer | None] = []
-        for future in futures:
-            try:
-                answers.append(future.result())
-            except WorkError:
-                answers.append(None)
-        return answers, (time.perf_counter() - started) / len(sample)
-    finally:
-        engine.close()
-        del engine
-        gc.collect()
+def _asked(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) -> Took:
+    """Every request told to say how sure the model is."""
+    requests = [asked.request(number, settings) for number, asked in enumerate(sample)]
+    told = [replace(one, sampling=replace(one.sampling, logprobs=0)) for one in requests]
+    return ask_all(told, settings, open_one)
 
 
 def _text(answer: Answer) -> str:

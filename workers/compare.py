@@ -4,6 +4,7 @@ import gc
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.agreement import Comparison, Reply, Side
@@ -14,6 +15,15 @@ from workers.engines import open_one as open_engine
 from workers.pool import OpenEngine
 from workers.reasoning import split_reasoning
 from workers.sample import TENANT, Asked, read_folder, read_lines
+
+
+@dataclass(frozen=True)
+class Took:
+    """What came of each request, in their order, and what all of them took."""
+
+    outcomes: Sequence[Answer | WorkError]
+    wall_s: float
+    cpu_s: float
 
 
 def read_sample(source: Path, questions: Sequence[str], settings: Settings) -> list[Asked]:
@@ -34,28 +44,39 @@ def compare(
 
 
 def run_side(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) -> Side:
+    took = ask_all(
+        [asked.request(number, settings) for number, asked in enumerate(sample)], settings, open_one
+    )
+    return Side(settings.served_model, [_reply(one) for one in took.outcomes], took.wall_s, took.cpu_s)
+
+
+def ask_all(requests: Sequence[Request], settings: Settings, open_one: OpenEngine) -> Took:
+    """Ask one model, which is loaded for it alone, with nothing in Redis; loading is not in its seconds."""
     engine = open_one(settings.model_copy(update={"feature_cache_redis_bytes": 0}))
     try:
-        engine.submit(warm_up()).result()
-        requests = [asked.request(number, settings) for number, asked in enumerate(sample)]
+        engine.submit(_warm_up()).result()
         wall, cpu = time.perf_counter(), time.process_time()
-        replies = [_reply(future) for future in [engine.submit(request) for request in requests]]
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        outcomes = [_outcome(future) for future in [engine.submit(request) for request in requests]]
+        return Took(outcomes, time.perf_counter() - wall, time.process_time() - cpu)
     finally:
         engine.close()
         del engine
         gc.collect()
-    return Side(settings.served_model, replies, wall, cpu)
 
 
-def warm_up() -> Request:
+def _warm_up() -> Request:
     """What a first request costs once (threads, buffers) is not the model's speed."""
     return Request("warm-up", TENANT, (Turn("user", (TextPart("Hello"),)),), (), Sampling(max_tokens=2))
 
 
-def _reply(future: Future[Answer]) -> Reply:
+def _outcome(future: Future[Answer]) -> Answer | WorkError:
     try:
-        answer = future.result()
+        return future.result()
     except WorkError as error:
-        return Reply(None, error.code)
-    return Reply(split_reasoning(answer.text)[1], answer.finish_reason)
+        return error
+
+
+def _reply(outcome: Answer | WorkError) -> Reply:
+    if isinstance(outcome, WorkError):
+        return Reply(None, outcome.code)
+    return Reply(split_reasoning(outcome.text)[1], outcome.finish_reason)

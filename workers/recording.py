@@ -1,6 +1,6 @@
 """Records what came of a chunk, in one transaction: answers, failures, returns, and answers to keep."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import structlog
 
@@ -32,6 +32,7 @@ class Recorder:
     ) -> None:
         self._sessions = sessions
         self._pool = pool
+        self._prints = {name: engine_fingerprint(one) for name, one in pool.residents.items()}
         self._ttl_s = settings.answer_cache_ttl_s
         self._teller = teller
 
@@ -44,14 +45,14 @@ class Recorder:
         by_id = {job.id: job for job in claimed}
         with transaction(self._sessions) as session:
             answered: set[int] = set()
-            for resident, rows in self._by_engine(by_id, answers):
-                engine = resident.engine
+            for name, rows in _by_model(by_id, answers):
+                engine = self._pool.resident(name).engine
                 answer_cache.keep_answers(
                     session,
                     [kept(by_id[row.job_id], row) for row in rows if may_be_kept(by_id[row.job_id], row)],
                     model=engine.model,
                     revision=engine.revision,
-                    fingerprint=engine_fingerprint(resident),
+                    fingerprint=self._prints[name],
                     ttl_s=self._ttl_s,
                 )
                 answered |= records.record_answers(
@@ -95,13 +96,13 @@ class Recorder:
         for failure in failures:
             telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)
 
-    def _by_engine(
-        self, by_id: dict[int, ClaimedJob], answers: Sequence[AnswerRow]
-    ) -> Iterator[tuple[Resident, list[AnswerRow]]]:
-        """Answers with the engine that made them; a chunk has one model, but its message does not say so."""
-        for model in sorted({by_id[answer.job_id].model for answer in answers}):
-            rows = [answer for answer in answers if by_id[answer.job_id].model == model]
-            yield self._pool.resident(model), rows
+
+def _by_model(
+    by_id: Mapping[int, ClaimedJob], answers: Sequence[AnswerRow]
+) -> Iterator[tuple[str, list[AnswerRow]]]:
+    """Answers with the model that gave them; a chunk has one, but its message does not say so."""
+    for name in sorted({by_id[answer.job_id].model for answer in answers}):
+        yield name, [answer for answer in answers if by_id[answer.job_id].model == name]
 
 
 def may_be_kept(job: ClaimedJob, row: AnswerRow) -> bool:
@@ -114,13 +115,7 @@ def kept(job: ClaimedJob, row: AnswerRow) -> Kept:
         key=job.answer_key,
         tenant_id=job.tenant_id,
         question_id=question_id(last_words(job.prompt)),
-        text=row.text,
-        finish_reason=row.finish_reason,
-        model_s=row.model_s,
-        logprobs=row.logprobs,
-        notes=row.notes,
-        reasoning=row.reasoning,
-        confidence=row.confidence,
+        answer=row,
     )
 
 

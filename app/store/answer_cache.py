@@ -8,8 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.states import Priority
-from app.store.jobs import Json
 from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
+from app.store.prepared import Prepared
+from app.store.records import AnswerRow, answer_columns
 
 # What a reader of an answer is told where it was kept (docs/answer-cache.md).
 CACHED = "answer_cached"
@@ -24,13 +25,7 @@ class Kept:
     key: bytes
     tenant_id: str
     question_id: bytes
-    text: str
-    finish_reason: str
-    model_s: float
-    logprobs: Json = None
-    notes: Sequence[str] = ()
-    reasoning: str | None = None
-    confidence: float | None = None
+    answer: AnswerRow
 
 
 @dataclass(frozen=True)
@@ -192,6 +187,45 @@ def _notes_of(one: Known) -> list[str]:
     return [CACHED] if one.about is None else [CACHED, NEAR, f"{NEAR_OF}{one.about}"]
 
 
+KEEP = Prepared(
+    "keep_answers",
+    """
+    INSERT INTO answer_cache (key, fingerprint, tenant_id, model, question_id, text, finish_reason,
+                              revision, logprobs, notes, reasoning, model_s, confidence, expires_at)
+    SELECT key, :fingerprint, tenant, :model, question, answer, reason, :revision, logprobs, notes,
+           reasoning, model_s, confidence, now() + :ttl * interval '1 second'
+    FROM unnest(:keys, :tenants, :questions,
+                :texts, :reasons, :logprobs,
+                :notes, :reasonings, :seconds,
+                :confidences)
+         WITH ORDINALITY AS g(key, tenant, question, answer, reason, logprobs, notes, reasoning,
+                              model_s, confidence, place)
+    ORDER BY place
+    ON CONFLICT (key, fingerprint) DO UPDATE SET
+        text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason, revision = EXCLUDED.revision,
+        logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes, reasoning = EXCLUDED.reasoning,
+        model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence, created_at = now(),
+        expires_at = EXCLUDED.expires_at
+    """,
+    {
+        "fingerprint": "text",
+        "model": "text",
+        "revision": "text",
+        "ttl": "float8",
+        "keys": "bytea[]",
+        "tenants": "text[]",
+        "questions": "bytea[]",
+        "texts": "text[]",
+        "reasons": "text[]",
+        "logprobs": "json[]",
+        "notes": "json[]",
+        "reasonings": "text[]",
+        "seconds": "float8[]",
+        "confidences": "float8[]",
+    },
+)
+
+
 def keep_answers(
     session: Session, kept: Sequence[Kept], *, model: str, revision: str, fingerprint: str, ttl_s: float
 ) -> None:
@@ -204,27 +238,8 @@ def keep_answers(
     rows = [latest[key] for key in sorted(latest)]
     if not rows:
         return
-    session.execute(
-        text(
-            """
-            INSERT INTO answer_cache (key, fingerprint, tenant_id, model, question_id, text, finish_reason,
-                                      revision, logprobs, notes, reasoning, model_s, confidence, expires_at)
-            SELECT key, :fingerprint, tenant, :model, question, answer, reason, :revision, logprobs, notes,
-                   reasoning, model_s, confidence, now() + :ttl * interval '1 second'
-            FROM unnest(CAST(:keys AS bytea[]), CAST(:tenants AS text[]), CAST(:questions AS bytea[]),
-                        CAST(:texts AS text[]), CAST(:reasons AS text[]), CAST(:logprobs AS json[]),
-                        CAST(:notes AS json[]), CAST(:reasonings AS text[]), CAST(:seconds AS float8[]),
-                        CAST(:confidences AS float8[]))
-                 WITH ORDINALITY AS g(key, tenant, question, answer, reason, logprobs, notes, reasoning,
-                                      model_s, confidence, place)
-            ORDER BY place
-            ON CONFLICT (key, fingerprint) DO UPDATE SET
-                text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason, revision = EXCLUDED.revision,
-                logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes, reasoning = EXCLUDED.reasoning,
-                model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence, created_at = now(),
-                expires_at = EXCLUDED.expires_at
-            """
-        ),
+    KEEP.execute(
+        session,
         {
             "fingerprint": fingerprint,
             "model": model,
@@ -233,15 +248,25 @@ def keep_answers(
             "keys": [one.key for one in rows],
             "tenants": [one.tenant_id for one in rows],
             "questions": [one.question_id for one in rows],
-            "texts": [one.text for one in rows],
-            "reasons": [one.finish_reason for one in rows],
-            "logprobs": [json.dumps(one.logprobs) if one.logprobs is not None else None for one in rows],
-            "notes": [json.dumps(list(one.notes)) if one.notes else None for one in rows],
-            "reasonings": [one.reasoning for one in rows],
-            "seconds": [one.model_s for one in rows],
-            "confidences": [one.confidence for one in rows],
+            **answer_columns([one.answer for one in rows]),
         },
     )
+
+
+RELEASE = Prepared(
+    "release_answers",
+    """
+    WITH waits AS (
+        DELETE FROM answer_waits WHERE (answer_key, job_id) IN (
+            SELECT w.answer_key, w.job_id FROM answer_waits w JOIN jobs ON jobs.id = w.job_id
+            WHERE w.answer_key = ANY(:keys) AND jobs.state = 'waiting'
+            ORDER BY w.job_id FOR UPDATE OF w, jobs SKIP LOCKED)
+        RETURNING job_id)
+    UPDATE jobs SET state = 'ready', answer_key = NULL FROM waits
+    WHERE jobs.id = waits.job_id AND jobs.state = 'waiting' RETURNING jobs.id
+    """,
+    {"keys": "bytea[]"},
+)
 
 
 def release(session: Session, keys: Collection[bytes]) -> int:
@@ -249,22 +274,7 @@ def release(session: Session, keys: Collection[bytes]) -> int:
 
     What others hold is left to `release_forsaken`: nothing is waited for here, as other locks are held.
     """
-    released = session.execute(
-        text(
-            """
-            WITH waits AS (
-                DELETE FROM answer_waits WHERE (answer_key, job_id) IN (
-                    SELECT w.answer_key, w.job_id FROM answer_waits w JOIN jobs ON jobs.id = w.job_id
-                    WHERE w.answer_key = ANY(CAST(:keys AS bytea[])) AND jobs.state = 'waiting'
-                    ORDER BY w.job_id FOR UPDATE OF w, jobs SKIP LOCKED)
-                RETURNING job_id)
-            UPDATE jobs SET state = 'ready', answer_key = NULL FROM waits
-            WHERE jobs.id = waits.job_id AND jobs.state = 'waiting' RETURNING jobs.id
-            """
-        ),
-        {"keys": list(keys)},
-    )
-    return len(released.all())
+    return len(RELEASE.execute(session, {"keys": list(keys)}).all())
 
 
 def release_forsaken(session: Session, *, limit: int) -> int:

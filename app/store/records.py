@@ -124,6 +124,19 @@ RECORD = Prepared(
 )
 
 
+def answer_columns(rows: Sequence[AnswerRow]) -> dict[str, list[object]]:
+    """What answers say, an array for each column, wherever they are written."""
+    return {
+        "texts": [row.text for row in rows],
+        "reasons": [row.finish_reason for row in rows],
+        "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
+        "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
+        "reasonings": [row.reasoning for row in rows],
+        "seconds": [row.model_s for row in rows],
+        "confidences": [row.confidence for row in rows],
+    }
+
+
 def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:
     """Store answers of jobs that still run as the attempt that made them, and count them; which ones."""
     if not rows:
@@ -133,16 +146,10 @@ def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, r
         {
             "ids": [row.job_id for row in rows],
             "attempts": [row.attempt for row in rows],
-            "texts": [row.text for row in rows],
-            "reasons": [row.finish_reason for row in rows],
+            **answer_columns(rows),
             "prompts": [row.prompt_tokens for row in rows],
             "cached": [row.cached_tokens for row in rows],
             "completions": [row.completion_tokens for row in rows],
-            "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
-            "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
-            "reasonings": [row.reasoning for row in rows],
-            "seconds": [row.model_s for row in rows],
-            "confidences": [row.confidence for row in rows],
             "model": model,
             "revision": revision,
         },

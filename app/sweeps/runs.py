@@ -6,14 +6,14 @@ import structlog
 
 from app.actor import acting
 from app.answer_keys import CacheMode
-from app.batches import Batches, Wish, default_brake
+from app.batches import Batches, Wish, make_batches
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import InvalidWork, Overloaded, RequestError, TransientWork, Unavailable
 from app.exports.opening import Exports
 from app.files import BATCH, BATCH_FILE_S
 from app.ids import file_key
-from app.limits import Limits, default_quota
+from app.limits import make_limits
 from app.objects import ObjectStore
 from app.states import Endpoint, Priority
 from app.store import sweep_items, sweep_runs, sweeps
@@ -23,7 +23,6 @@ from app.sweeps.checking import ContentCheck
 from app.sweeps.collecting import COMPLETED, FAILED, Collector
 from app.sweeps.sources import Sources
 from app.sweeps.writing import CONTENT_TYPE, Part, Writer
-from app.tables.checks import table_checks
 from app.windows import window_seconds
 
 log = structlog.get_logger()
@@ -173,26 +172,11 @@ def make_runs(
     settings: Settings, *, sessions: Sessions, objects: ObjectStore, stopping: Event | None = None
 ) -> Runs:
     """The runs of a dispatcher process, from its settings."""
-    limits = Limits(
-        sessions=sessions,
-        backlog_max_jobs=settings.backlog_max_jobs,
-        disk_min_free_bytes=settings.disk_min_free_bytes,
-        data_dir=settings.data_dir,
-        quota=default_quota(settings),
-    )
-    tables, brake = table_checks(settings), default_brake(settings)
     exports = Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes)
     return Runs(
         sessions=sessions,
         objects=objects,
-        batches=Batches(
-            sessions=sessions,
-            limits=limits,
-            brake=brake,
-            tables=tables,
-            cache=CacheMode(settings.answer_cache),
-            models=settings.model_names,
-        ),
+        batches=make_batches(sessions, make_limits(sessions, settings), settings),
         collector=Collector(sessions=sessions, objects=objects, exports=exports, lease_s=settings.lease_s),
         sources=Sources(objects=objects, settings=settings),
         settings=settings,
