@@ -1,0 +1,16 @@
+"""Workers that are up."""
+
+from sqlalchemy import Column, Table, Text
+
+from app.models.base import metadata, moment
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+    Column("model", Text),
+    Column("revision", Text),
+    moment("started_at", nullable=False, now=True),
+    moment("heartbeat_at", nullable=False, now=True),
+)
