@@ -11,6 +11,7 @@ from app.errors import RequestError
 MOST_VALUE_CHARS = 256
 MOST_FIELD_CHARS = 128
 MOST_LABELS = 256  # of one answer: a schema may have thousands of fields
+MOST_RIGHT = 100  # of a reviewer's list
 SAFE_INTEGER = 2**53
 
 Json = Any
@@ -85,10 +86,10 @@ def right_label(constraint: Mapping[str, Json], field: str, given: Json, answer:
     """What a reviewer says in place of `answer`, as the field would have it.
 
     A text such as `true` stands for the JSON value where the field takes no text. RequestError for what the
-    field cannot hold, and for the model's own answer.
+    field cannot hold, for what is neither a scalar nor a list of scalars, and for the model's own answer.
     """
     form = _form(constraint, field)
-    fitting = [one for one in _readings(given) if _fits(one, form)]
+    fitting = [_plain(one) for one in _readings(given) if _is_label(one) and _fits(one, form)]
     if not fitting:
         raise _refusal(f"The label must be {_wanted(form)}, not {json.dumps(given)[:80]}.", "invalid_label")
     if _same(fitting[0], answer):
@@ -132,6 +133,22 @@ def _readings(given: Json) -> Iterator[Json]:
             return
 
 
+def _is_label(value: Json) -> bool:
+    """Whether it may be told as a right label, whatever the schema would take beside."""
+    several: Sequence[Json] = value if isinstance(value, list) else [value]
+    return len(several) <= MOST_RIGHT and all(
+        isinstance(one, str) or spell(one) is not None for one in several
+    )
+
+
+def _plain(value: Json) -> Json:
+    """With numbers as labels spell them: 4.0 is 4."""
+    if isinstance(value, list):
+        return [_plain(one) if not isinstance(one, list) else one for one in value]
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < SAFE_INTEGER
+    return int(value) if whole else value
+
+
 def _fits(value: Json, form: Mapping[str, Json]) -> bool:
     if "enum" in form:
         return any(_same(value, one) for one in form["enum"])
@@ -149,12 +166,12 @@ def _is_kind(value: Json, kind: Json) -> bool:
     wanted = {one for name in kinds if isinstance(name, str) for one in TYPES.get(name, ())}
     if isinstance(value, bool):
         return bool in wanted
-    return isinstance(value, tuple(wanted))
+    return isinstance(_plain(value), tuple(wanted))
 
 
 def _same(one: Json, other: Json) -> bool:
-    """As JSON: true is not 1."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    """As JSON: true is not 1, but 1.0 is."""
+    return json.dumps(_plain(one), sort_keys=True) == json.dumps(_plain(other), sort_keys=True)
 
 
 def _wanted(form: Mapping[str, Json]) -> str:

@@ -11,6 +11,7 @@ from app.errors import RequestError
 from app.labels import (
     MOST_FIELD_CHARS,
     MOST_LABELS,
+    MOST_RIGHT,
     MOST_VALUE_CHARS,
     Label,
     read_labels,
@@ -25,6 +26,9 @@ PROPERTIES = {
     "safe": {"type": ["boolean", "null"]},
     "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
     "free": {},
+    "share": {"type": "number"},
+    "step": {"enum": [1, 2.0, {"a": 1}, [[1]]]},
+    "rows": {"type": "array"},
 }
 SCHEMA = {"json_schema": json.dumps({"type": "object", "properties": PROPERTIES})}
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -133,6 +137,12 @@ def test_equal_values_are_spelled_alike(value: Any) -> None:
         ("tags", [], []),
         ("free", "true", "true"),
         ("unknown", 3, 3),
+        ("count", 4.0, 4),
+        ("share", "0.50", 0.5),
+        ("share", 2.0, 2),
+        ("step", 1.0, 1),
+        ("step", 2, 2),
+        ("rows", [1.0, "a", None], [1, "a", None]),
     ],
 )
 def test_a_right_label_is_kept_as_its_field_would_have_it(field: str, given: Any, stored: Any) -> None:
@@ -152,6 +162,13 @@ def test_a_right_label_is_kept_as_its_field_would_have_it(field: str, given: Any
         ("tags", ["c"]),
         ("tags", "a"),
         ("free", "x" * (MOST_VALUE_CHARS + 1)),
+        ("count", 4.5),
+        ("share", float("inf")),
+        ("step", '{"a": 1}'),
+        ("step", "[[1]]"),
+        ("rows", "[[1]]"),
+        ("rows", "[" * 450 + "]" * 450),
+        ("rows", json.dumps([1] * (MOST_RIGHT + 1))),
     ],
 )
 def test_a_label_that_the_field_cannot_have_is_refused(field: str, given: Any) -> None:
@@ -172,3 +189,11 @@ def test_the_models_own_answer_is_confirmed_not_overturned() -> None:
         right_label(CHOICE, "", "yes", "yes")
     assert refused.value.code == "label_unchanged"
     assert right_label(SCHEMA, "free", 1, True) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "answer"), [("share", 1.0, 1), ("share", 1, 1.0), ("rows", [1.0], [1])]
+)
+def test_a_number_is_the_same_however_it_is_spelled(field: str, given: Any, answer: Any) -> None:
+    with pytest.raises(RequestError, match="confirm it"):
+        right_label(SCHEMA, field, given, answer)
