@@ -14,6 +14,8 @@ from app.store import audit
 
 log = structlog.get_logger()
 
+TOLD_CHARS = 200  # of a question, in the audit log
+
 
 @dataclass(frozen=True)
 class Forgetting:
@@ -45,9 +47,14 @@ class KeptAnswers:
         words = question_id(wish.question) if wish.question else None
         with transaction(self._sessions) as session:
             forgotten = store.forget(session, tenant_id, model=wish.model, question_id=words)
-            details = {**chosen, "answers": forgotten}
+            details = {**{name: _told(value) for name, value in chosen.items()}, "answers": forgotten}
             audit.note(
                 session, actor(), "answer_cache.forgotten", wish.model or "", details, tenant_id=tenant_id
             )
         log.info("answers_forgotten", answers=forgotten)
         return forgotten
+
+
+def _told(text: str) -> str:
+    """As the audit log can keep it: a question may hold a NUL, and be long."""
+    return text[:TOLD_CHARS].replace("\0", "\ufffd")

@@ -1,8 +1,10 @@
 """Bodies of the answer cache's calls (ours)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from app.schemas_tables import Str
 
 
 class CacheForget(BaseModel):
@@ -10,7 +12,7 @@ class CacheForget(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    model: str | None = Field(default=None, min_length=1)
+    model: Annotated[Str, Field(min_length=1)] | None = None
     question: str | None = Field(default=None, min_length=1, description="the last text, word for word")
     all: bool = False
 

@@ -8,6 +8,7 @@ import pytest
 
 from app.config import Settings
 from app.db import Sessions
+from app.kept import TOLD_CHARS
 from app.objects import ObjectStore
 from tests.desk import line
 from tests.mill import Mill
@@ -77,6 +78,17 @@ def test_kept_answers_are_counted_and_forgotten_by_their_tenant(
     assert api.kept_answers() == []
     actions = Rows(db).all("SELECT action FROM audit_log ORDER BY id DESC LIMIT 1")
     assert actions == ["answer_cache.forgotten"]
+
+
+def test_a_question_of_any_letters_and_length_is_forgotten(api: Client, mill: Mill, db: Sessions) -> None:
+    question = "Is it \0 or 1? " + "Look well. " * 100
+    api.create_job(question)
+    mill.grind()
+    assert api.forget_answers(question=question) == 1
+    details = Rows(db).all("SELECT details->>'question' FROM audit_log ORDER BY id DESC LIMIT 1")
+    assert details == [question.replace("\0", "\ufffd")[:TOLD_CHARS]]
+    with pytest.raises(BadRequest, match="NUL"):
+        api.forget_answers(model="de\0mo")
 
 
 @pytest.mark.parametrize("wish", [{}, {"all": True, "model": "demo"}])
