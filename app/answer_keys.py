@@ -10,8 +10,12 @@ from app.checks import Json
 # Written into every hash: a change of how they are made forgets what was kept.
 VERSION = b"1"
 
-READ, WRITE = 1, 2  # the bits of jobs.cache; those above tell how near a picture must be that stands in
+# The bits of jobs.cache: what it does with answers, how near a picture must be that stands in (four bits),
+# and how often it has waited for an answer that was of no use to it.
+READ, WRITE = 1, 2
 NEAR_SHIFT = 2
+VAIN = 1 << 6
+MOST_VAIN = 3  # where questions fail, or an engine answers whose answers are not given: else one by one
 SHARED = "shared"  # the scope of tenants that agreed to share; tenants' own ids begin with `tenant_`
 
 _JSON = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
@@ -39,7 +43,13 @@ def cache_bits(mode: CacheMode, near_distance: int | None) -> int:
 
 def near_distance(bits: int) -> int | None:
     """In how many bits of its hash a picture may differ whose answer stands in; None where none may."""
-    return (bits >> NEAR_SHIFT) - 1 if bits >> NEAR_SHIFT else None
+    wish = bits % VAIN >> NEAR_SHIFT
+    return wish - 1 if wish else None
+
+
+def has_patience(bits: int) -> bool:
+    """Whether a job is to wait for an answer once more, and not for one that is of no use again."""
+    return bits < MOST_VAIN * VAIN
 
 
 def is_repeatable(params: Mapping[str, Json]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from app.answer_keys import READ, SHARED, WRITE, answer_key
+from app.answer_keys import READ, SHARED, WRITE, answer_key, has_patience
 from app.states import Priority
 from app.store.answer_cache import Known
 from app.store.images import ImageRow
@@ -66,7 +66,8 @@ def sort_out(
     """Give, let wait or send. `kept` has the fingerprints of kept answers, `asked` who asks already.
 
     Nobody waits for a job of a lower class, which may have no turn for long. A job that must travel alone was
-    on board at a death: it waits for nobody either, as it would not be missed.
+    on board at a death: it waits for nobody either, as it would not be missed. Nor does one that has waited
+    for nothing some times, or that stands between the two models of a cascade: others wait for it.
     """
     known: list[Known] = []
     waiting: list[tuple[int, bytes]] = []
@@ -80,7 +81,8 @@ def sort_out(
             known.append(found)
         elif (
             takes is not None
-            and not one.alone
+            and not (one.alone or one.escalated)
+            and has_patience(one.cache)
             and (awaited := _awaited(one.id, takes, best, rank, sights)) is not None
         ):
             waiting.append((one.id, awaited))

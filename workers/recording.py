@@ -1,6 +1,6 @@
 """Records what came of a chunk, in one transaction: answers, failures, returns, and answers to keep."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import structlog
 
@@ -62,14 +62,11 @@ class Recorder:
             failed = records.record_failures(session, failures)
             returned = records.hand_back(session, returns)
             escalated = records.escalate(session, unsure)
-            asked_on = {row.job_id for row in unsure}
-            if keys := {
-                job.answer_key for job in claimed if job.answer_key is not None and job.id not in asked_on
-            }:
-                answer_cache.release(session, keys)
+            keys, ended = _awaited(claimed, ended=answered | failed, asked_on={row.job_id for row in unsure})
+            answer_cache.release(session, keys, ended=ended)
         if self._teller is not None:
-            ended = answered | failed
-            self._teller.ended([Held(job.id, job.attempt) for job in claimed if job.id in ended])
+            over = answered | failed
+            self._teller.ended([Held(job.id, job.attempt) for job in claimed if job.id in over])
         self._tell(answers, answered, failures, failed)
         telemetry.JOBS_ESCALATED.inc(len(escalated))
         telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in unsure))
@@ -95,6 +92,18 @@ class Recorder:
         telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in answers))
         for failure in failures:
             telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)
+
+
+def _awaited(
+    claimed: Sequence[ClaimedJob], *, ended: Set[int], asked_on: Set[int]
+) -> tuple[set[bytes], set[bytes]]:
+    """The keys by which others wait for these jobs, and those of them that have ended: without the jobs that
+    go on to another model."""
+    keys = {job.id: job.answer_key for job in claimed if job.answer_key is not None}
+    return (
+        {key for job_id, key in keys.items() if job_id not in asked_on},
+        {key for job_id, key in keys.items() if job_id in ended},
+    )
 
 
 def _by_model(

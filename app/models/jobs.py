@@ -65,7 +65,7 @@ jobs = Table(
     Index(
         "ix_jobs_answer_key",
         "answer_key",
-        postgresql_where=text("answer_key IS NOT NULL AND state IN ('queued', 'running')"),
+        postgresql_where=text("answer_key IS NOT NULL AND state IN ('queued', 'running', 'ready')"),
     ),
     Index("uq_jobs_batch_id_line", "batch_id", "line", unique=True),
     UniqueConstraint("batch_id", "custom_id"),

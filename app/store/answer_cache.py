@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.answer_keys import MOST_VAIN, VAIN
 from app.states import Priority
 from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
 from app.store.prepared import Prepared
@@ -16,6 +17,8 @@ from app.store.records import AnswerRow, answer_columns
 CACHED = "answer_cached"
 NEAR = "near_duplicate"
 NEAR_OF = "near_duplicate_of:"  # and the content hash of the image that was asked about
+# Jobs by `answer_key` whose answers are on their way: also those that go on to a cascade's large model.
+ASKED = "state IN ('queued', 'running', 'ready') AND (state <> 'ready' OR first_answer IS NOT NULL)"
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,10 @@ def find_asked(session: Session, keys: Sequence[bytes]) -> dict[bytes, set[Prior
     """Which of these questions jobs on the broker or in a worker ask, and of which class those are."""
     rows = session.execute(
         text(
-            """
+            f"""
             SELECT answer_key, priority FROM jobs
-            WHERE answer_key = ANY(CAST(:keys AS bytea[])) AND state IN ('queued', 'running')
-            """
+            WHERE answer_key = ANY(CAST(:keys AS bytea[])) AND {ASKED}
+            """  # noqa: S608 - a piece of our own
         ),
         {"keys": list(keys)},
     )
@@ -202,10 +205,10 @@ KEEP = Prepared(
                               model_s, confidence, place)
     ORDER BY place
     ON CONFLICT (key, fingerprint) DO UPDATE SET
-        text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason, revision = EXCLUDED.revision,
-        logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes, reasoning = EXCLUDED.reasoning,
-        model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence, created_at = now(),
-        expires_at = EXCLUDED.expires_at
+        tenant_id = EXCLUDED.tenant_id, text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason,
+        revision = EXCLUDED.revision, logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes,
+        reasoning = EXCLUDED.reasoning, model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence,
+        created_at = now(), expires_at = EXCLUDED.expires_at
     """,
     {
         "fingerprint": "text",
@@ -255,26 +258,31 @@ def keep_answers(
 
 RELEASE = Prepared(
     "release_answers",
-    """
+    f"""
     WITH waits AS (
         DELETE FROM answer_waits WHERE (answer_key, job_id) IN (
             SELECT w.answer_key, w.job_id FROM answer_waits w JOIN jobs ON jobs.id = w.job_id
             WHERE w.answer_key = ANY(:keys) AND jobs.state = 'waiting'
             ORDER BY w.job_id FOR UPDATE OF w, jobs SKIP LOCKED)
         RETURNING job_id)
-    UPDATE jobs SET state = 'ready', answer_key = NULL FROM waits
-    WHERE jobs.id = waits.job_id AND jobs.state = 'waiting' RETURNING jobs.id
-    """,
-    {"keys": "bytea[]"},
+    UPDATE jobs SET state = 'ready', answer_key = NULL,
+                    cache = cache + CASE WHEN answer_key = ANY(:ended) AND cache < {MOST_VAIN * VAIN}
+                                         THEN {VAIN} ELSE 0 END
+    FROM waits WHERE jobs.id = waits.job_id AND jobs.state = 'waiting' RETURNING jobs.id
+    """,  # noqa: S608 - numbers
+    {"keys": "bytea[]", "ended": "bytea[]"},
 )
 
 
-def release(session: Session, keys: Collection[bytes]) -> int:
+def release(session: Session, keys: Collection[bytes], *, ended: Collection[bytes] = ()) -> int:
     """Make the jobs ready that wait for these answers, whatever came of them; how many.
 
+    Of the keys `ended` somebody was answered or has failed: who is not given that answer has waited in vain.
     What others hold is left to `release_forsaken`: nothing is waited for here, as other locks are held.
     """
-    return len(RELEASE.execute(session, {"keys": list(keys)}).all())
+    if not keys:
+        return 0
+    return len(RELEASE.execute(session, {"keys": list(keys), "ended": list(ended)}).all())
 
 
 def release_forsaken(session: Session, *, limit: int) -> int:
@@ -285,7 +293,7 @@ def release_forsaken(session: Session, *, limit: int) -> int:
     """
     keys = session.execute(
         text(
-            """
+            f"""
             WITH RECURSIVE awaited AS (
                 (SELECT answer_key FROM answer_waits ORDER BY answer_key LIMIT 1)
                 UNION ALL
@@ -294,9 +302,9 @@ def release_forsaken(session: Session, *, limit: int) -> int:
                 FROM awaited a WHERE a.answer_key IS NOT NULL)
             SELECT answer_key FROM awaited a
             WHERE answer_key IS NOT NULL AND NOT EXISTS (
-                SELECT FROM jobs WHERE jobs.answer_key = a.answer_key AND state IN ('queued', 'running'))
+                SELECT FROM jobs WHERE jobs.answer_key = a.answer_key AND {ASKED})
             LIMIT :limit
-            """
+            """  # noqa: S608 - a piece of our own
         ),
         {"limit": limit},
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.answer_keys import VAIN
 from app.errors import LineError
 from app.store.images import ImageWish
 from app.store.ingest import IngestTask
@@ -90,7 +91,8 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
                               final_model)
             SELECT c.id, old.tenant_id, :batch, old.line, old.custom_id, old.model, :priority, c.state,
                    old.prompt, old.params, CAST(c.images AS bigint[]), c.image_group, c.waiting_on, :deadline,
-                   c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END, old.cache,
+                   c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END,
+                   old.cache % :vain,
                    old.question_hash, old.final_model
             FROM unnest(CAST(:ids AS bigint[]), CAST(:olds AS bigint[]), CAST(:states AS text[]),
                         CAST(:images AS text[]), CAST(:groups AS bigint[]), CAST(:waits AS int[]),
@@ -101,6 +103,7 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
         ),
         {
             "batch": task.id,
+            "vain": VAIN,
             "priority": task.priority,
             "deadline": task.expires_at,
             "ids": [copy.id for copy in copies],

@@ -27,7 +27,8 @@ DUE = "state = 'ready' AND (not_before IS NULL OR not_before <= now())"
 OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
 DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
                         AND model = w.model AND priority = w.priority AND {DUE}"""
-CANDIDATE = "id, image_group, image_ids, alone, cache, question_hash, final_model"
+CANDIDATE = """id, image_group, image_ids, alone, cache, question_hash, final_model,
+               first_answer IS NOT NULL AS escalated"""
 NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
@@ -43,6 +44,7 @@ class Candidate:
     cache: int = 0  # bits of app.answer_keys
     question_hash: bytes | None = None
     final_model: str | None = None  # where its model is the one that a cascade asks first
+    escalated: bool = False  # where that one was unsure
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -193,6 +195,7 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
         text(
             f"""
             SELECT j.id, j.tenant_id, j.model, j.image_ids, j.alone, j.cache, j.question_hash, j.final_model,
+                   j.first_answer IS NOT NULL AS escalated,
                    CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority
             FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
             WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
@@ -245,6 +248,7 @@ def _candidate(row: Row[tuple[Any, ...]], lane: Lane, tenant_id: str) -> Candida
         row.cache,
         _bytes(row.question_hash),
         row.final_model,
+        row.escalated,
     )
 
 

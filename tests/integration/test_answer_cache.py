@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.answer_keys import CacheMode, question_id
+from app.answer_keys import MOST_VAIN, CacheMode, question_id
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.errors import InvalidWork
+from app.errors import InvalidWork, TransientWork
 from app.objects import ObjectStore
 from app.retention import Retention
 from app.states import JobState
@@ -153,6 +153,19 @@ def test_tenants_that_agreed_share_their_answers(
         assert mill.runs == 1
 
 
+def test_of_tenants_that_share_an_answer_belongs_to_who_asked_for_it_last(
+    db: Sessions, desk: Desk, objects: ObjectStore, settings: Settings
+) -> None:
+    other = Desk(sessions=db, objects=objects, settings=settings)
+    sharing = settings.model_copy(update={"shared_cache_tenants": (desk.tenant, other.tenant)})
+    with closing(Mill(sessions=db, objects=objects, settings=sharing)) as mill:
+        ask(mill, desk, same(1))
+        ask(mill, other, same(1), CacheMode.WRITE)
+    with transaction(db) as session:
+        assert answer_cache.count_kept(session, desk.tenant) == {}
+        assert answer_cache.forget(session, other.tenant, model=None, question_id=None) == 1
+
+
 def test_who_waits_for_one_that_fails_is_asked_itself(mill: Mill, desk: Desk) -> None:
     failed = iter([True])
 
@@ -167,6 +180,50 @@ def test_who_waits_for_one_that_fails_is_asked_itself(mill: Mill, desk: Desk) ->
     assert desk.counts(batch_id) == (3, 2, 1)
     assert texts(desk, batch_id) == ["fine", "fine"]
     assert mill.runs == 2
+
+
+def rounds(mill: Mill) -> int:
+    """How often the worker was given something, until nothing is left to do."""
+    mill.read()
+    found = 0
+    while mill.send() or mill.broker.chunks:
+        found += bool(mill.broker.chunks)
+        mill.work()
+    return found
+
+
+def test_a_question_that_always_fails_is_not_asked_one_by_one(mill: Mill, desk: Desk) -> None:
+    def answer(_: Request) -> str:
+        raise InvalidWork("too_long", "always")
+
+    mill.use(FakeEngine(model="demo", answer=answer))
+    batch_id = desk.submit(same(20), cache=CacheMode.ON)
+    assert rounds(mill) == MOST_VAIN + 1
+    assert desk.counts(batch_id) == (20, 0, 20)
+
+
+def test_where_the_answers_of_the_engine_are_not_given_jobs_do_not_wait_for_them_one_by_one(
+    mill: Mill, desk: Desk
+) -> None:
+    with transaction(mill.sessions) as session:
+        answer_cache.note_engine(session, model="demo", fingerprint="of one that came last and went")
+    batch_id = desk.submit(same(20), cache=CacheMode.ON)
+    assert rounds(mill) == MOST_VAIN + 1
+    assert desk.counts(batch_id) == (20, 20, 0)
+
+
+def test_who_is_handed_back_leaves_those_who_wait_with_their_patience(mill: Mill, desk: Desk) -> None:
+    busy = iter(range(2 * MOST_VAIN))
+
+    def answer(_: Request) -> str:
+        if next(busy, None) is not None:
+            raise TransientWork("engine_closed", "a worker that is drained")
+        return "fine"
+
+    mill.use(FakeEngine(model="demo", answer=answer))
+    batch_id = desk.submit(same(5), cache=CacheMode.ON)
+    mill.grind()
+    assert (texts(desk, batch_id), mill.runs) == (["fine"] * 5, 2 * MOST_VAIN + 1)
 
 
 def test_who_waits_for_one_that_is_cancelled_gets_its_own_turn(mill: Mill, desk: Desk) -> None:
@@ -250,7 +307,9 @@ def test_an_answer_from_another_images_features_is_the_jobs_own(mill: Mill, desk
 def test_a_retry_uses_the_cache_as_its_batch_did(mill: Mill, desk: Desk) -> None:
     batch_id = desk.submit(same(1), cache=CacheMode.ON)
     mill.read()
-    desk.execute("UPDATE jobs SET state = 'failed', error_code = 'x', finished_at = now()")
+    desk.execute(
+        "UPDATE jobs SET state = 'failed', error_code = 'x', finished_at = now(), cache = cache + 64"
+    )
     ask(mill, desk, same(1))
     desk.execute("UPDATE batches SET status = 'completed', ended_at = now() WHERE id = :id", id=batch_id)
     retry = desk.submit([], cache=CacheMode.ON)
@@ -259,6 +318,7 @@ def test_a_retry_uses_the_cache_as_its_batch_did(mill: Mill, desk: Desk) -> None
     )
     mill.grind()
     assert (texts(desk, retry), mill.runs) == (["0"], 1)
+    desk.execute("DO $$ BEGIN ASSERT (SELECT max(cache) FROM jobs WHERE state = 'completed') = 3; END $$")
 
 
 def test_answers_that_two_workers_keep_at_once_stand_once(mill: Mill, desk: Desk) -> None:

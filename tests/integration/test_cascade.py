@@ -176,3 +176,18 @@ def test_a_batch_with_a_cascade_tells_of_it(http: httpx.Client) -> None:
         "model_seconds": 0.0,
         "model_seconds_saved": None,
     }
+
+
+def test_who_waits_goes_on_waiting_while_the_first_stands_between_the_two_models(
+    mill: Mill, desk: Desk
+) -> None:
+    rows = [line(f"r{number}", "20", model="large") for number in range(3)]
+    batch_id = desk.submit(rows, cascade=CASCADE, cache=CacheMode.ON)
+    mill.read()
+    mill.send()
+    mill.work()
+    mill.dispatcher.reap()
+    assert [job.state for job in desk.jobs(batch_id)] == [JobState.READY, JobState.WAITING, JobState.WAITING]
+    mill.grind()
+    assert mill.runs == 1
+    assert desk.batch(batch_id).cached_answers == 2
