@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,9 +29,14 @@ class Scope(StrEnum):
     """What a key may be used for."""
 
     READ = "read"  # look at everything of the tenant
-    WRITE = "write"  # files, batches and direct jobs: made, cancelled, deleted
+    WRITE = "write"  # files, batches and direct jobs: made, cancelled, deleted; answers reviewed
+    REVIEW = "review"  # answers reviewed, and nothing else changed
     CHAT = "chat"  # requests that are answered on the line
     ADMIN = "admin"  # keys, webhooks, usage and the audit log
+
+
+# Scopes that another one holds.
+WITHIN: Mapping[str, Sequence[str]] = {Scope.REVIEW: (Scope.WRITE,)}
 
 
 @dataclass(frozen=True)
@@ -140,19 +145,27 @@ class Keys:
             raise Unauthorized("Incorrect API key provided.", code="invalid_api_key")
         if owner.expired:
             raise Unauthorized("This API key has expired.", code="expired_api_key")
-        if scope is not None and not {ALL, scope} & owner.scopes:
+        if scope is not None and not has_scope(owner.scopes, scope):
             raise Forbidden(
                 f"This API key has no scope '{scope}', only {', '.join(sorted(owner.scopes)) or 'none'}.",
                 code="insufficient_scope",
             )
-        limit = owner.requests_per_minute
-        per_minute = self._requests_per_minute if limit is None else limit
-        return Tenant(owner.tenant_id, owner.key_id, owner.scopes, per_minute)
+        limit = self.limit_of(owner.requests_per_minute)
+        return Tenant(owner.tenant_id, owner.key_id, owner.scopes, limit)
+
+    def limit_of(self, own: int | None) -> int:
+        """What a tenant may ask a minute whose own limit is this; 0 sets none."""
+        return self._requests_per_minute if own is None else own
+
+
+def has_scope(scopes: Collection[str], wanted: str) -> bool:
+    """Whether these open a door: the scope itself does, and one that holds it."""
+    return bool({ALL, wanted, *WITHIN.get(wanted, ())} & set(scopes))
 
 
 def may_give(own: Collection[str], wanted: Collection[str]) -> bool:
     """Whether a key with scopes `own` may make one with those that are wanted."""
-    return ALL in own or set(wanted) <= set(own)
+    return ALL in own or all(one != ALL and has_scope(own, one) for one in wanted)
 
 
 def _add_key(

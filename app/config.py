@@ -175,6 +175,11 @@ class Settings(BaseSettings):
     interactive_timeout_s: float = Field(default=120.0, gt=0)  # to the end of a chat completion
     drain_s: float = Field(default=30.0, gt=0)
 
+    # The console. Its links to Flower and Grafana are shown where they are set.
+    console_session_s: int = Field(default=12 * 3600, ge=60)
+    console_flower_url: str | None = Field(default=None, pattern=r"^https?://")
+    console_grafana_url: str | None = Field(default=None, pattern=r"^https?://")
+
     # The API and metrics.
     host: str = "127.0.0.1"
     port: int = 8000

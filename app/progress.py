@@ -10,6 +10,7 @@ from app.parts import in_parts
 from app.results import AnsweredJob, UnansweredJob
 from app.store import progress as store
 from app.store.batches import BatchRow, ErrorCount, read_batch
+from app.store.progress import OpenCounts
 
 # Of answers in a page of results: those with log probabilities can be a megabyte each.
 PAGE_BYTES = 16 * MIB
@@ -68,3 +69,8 @@ class Progress:
         with transaction(self._sessions) as session:
             batch = found(read_batch(session, tenant_id, batch_id), batch_id)
             return store.read_errors(session, batch.id)
+
+    def under_way(self, batch_id: str) -> OpenCounts:
+        """Jobs of a batch, which the caller has seen to be its own, that are on the broker or run."""
+        with transaction(self._sessions) as session:
+            return store.count_open(session, batch_id)

@@ -6,13 +6,14 @@ from pydantic import BaseModel, Field
 
 from app.schemas import Request, Str
 
-ScopeName = Literal["*", "read", "write", "chat", "admin"]
+ScopeName = Literal["*", "read", "write", "review", "chat", "admin"]
 
 
 class KeyCreate(Request):
     name: Annotated[Str, Field(min_length=1, max_length=256)] = "default"
-    scopes: Annotated[list[ScopeName], Field(min_length=1, max_length=5)] = Field(
-        default=["*"], description="read, write, chat, admin, or * for all; none that the caller's key lacks"
+    scopes: Annotated[list[ScopeName], Field(min_length=1, max_length=6)] = Field(
+        default=["*"],
+        description="read, write, review, chat, admin, or * for all; none that the caller's key lacks",
     )
     expires_days: int | None = Field(default=None, ge=1, le=36_500)
 

@@ -3,6 +3,7 @@
 from app.models.answers import answer_cache, answers, engines, labels, reviews
 from app.models.base import metadata
 from app.models.batches import batch_errors, batches, checked, results
+from app.models.console import console_sessions, secrets
 from app.models.files import doomed_objects, files
 from app.models.images import host_pauses, image_days, image_looks, images
 from app.models.jobs import answer_waits, job_waits, jobs
@@ -20,6 +21,7 @@ __all__ = [
     "batch_errors",
     "batches",
     "checked",
+    "console_sessions",
     "doomed_objects",
     "engines",
     "files",
@@ -34,6 +36,7 @@ __all__ = [
     "metadata",
     "results",
     "reviews",
+    "secrets",
     "sweep_changes",
     "sweep_items",
     "sweep_runs",

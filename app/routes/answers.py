@@ -102,7 +102,7 @@ def answer_routes(*, answers: Answers, caller: Caller) -> APIRouter:
 
     @router.put("/{job_id}/review", openapi_extra=documented(ReviewPut))
     def review(
-        tenant: Annotated[Tenant, Depends(caller.write)],
+        tenant: Annotated[Tenant, Depends(caller.review)],
         job_id: str,
         body: Annotated[ReviewPut, Depends(read_body)],
     ) -> ReviewObject:
@@ -111,7 +111,7 @@ def answer_routes(*, answers: Answers, caller: Caller) -> APIRouter:
 
     @router.delete("/{job_id}/review")
     def delete_review(
-        tenant: Annotated[Tenant, Depends(caller.write)], job_id: str, field: MaybeEmpty = None
+        tenant: Annotated[Tenant, Depends(caller.review)], job_id: str, field: MaybeEmpty = None
     ) -> ReviewDeleted:
         """Take a review back."""
         answers.drop_review(tenant.id, job_id, field)

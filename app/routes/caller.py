@@ -24,6 +24,7 @@ class Caller:
     any: Door  # with whatever scope
     read: Door
     write: Door
+    review: Door
     chat: Door
     admin: Door
 
@@ -37,7 +38,7 @@ def caller_of(keys: Keys, throttle: Throttle) -> Caller:
             request.state.tenant = tenant.id
             acting = actor()
             acting.tenant_id, acting.key_id = tenant.id, tenant.key_id
-            _count(request, throttle, tenant)
+            count_request(request, throttle, tenant)
             return tenant
 
         caller.scope = scope.value if scope else "any"  # pyright: ignore[reportFunctionMemberAccess]
@@ -47,12 +48,13 @@ def caller_of(keys: Keys, throttle: Throttle) -> Caller:
         any=door(None),
         read=door(Scope.READ),
         write=door(Scope.WRITE),
+        review=door(Scope.REVIEW),
         chat=door(Scope.CHAT),
         admin=door(Scope.ADMIN),
     )
 
 
-def _count(request: Request, throttle: Throttle, tenant: Tenant) -> None:
+def count_request(request: Request, throttle: Throttle, tenant: Tenant) -> None:
     """Count a request of a tenant with a limit, and leave what is left for the answer's headers."""
     if not tenant.requests_per_minute:
         return

@@ -4,13 +4,13 @@ import secrets
 import time
 
 import structlog
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry
 from app.actor import acting
 from app.errors import RequestError
-from app.routes.errors import as_request_error, render
+from app.routes.errors import Answering, as_request_error
 
 # The status under which web servers log a client that went away.
 CLIENT_GONE = 499
@@ -24,8 +24,9 @@ log = structlog.get_logger()
 class Edge:
     """The outermost layer of the app, as plain ASGI so that bodies stream through it untouched."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, answering: Answering) -> None:
         self._app = app
+        self._answering = answering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,7 +50,7 @@ class Edge:
             refusal = as_request_error(error)
             if exchange.answered:
                 raise  # the server cuts the connection: a half-sent body must not look whole
-            await render(refusal)(scope, receive, exchange.send)
+            await self._answering.answer(Request(scope), refusal)(scope, receive, exchange.send)
 
 
 class Exchange:

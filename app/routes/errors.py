@@ -2,13 +2,13 @@
 
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -37,14 +37,29 @@ class NotAllowed(RequestError):
     status = 405
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    for kind in (RequestError, HTTPException, RequestValidationError, WorkError, SQLAlchemyError):
-        app.add_exception_handler(kind, handle)
+# How a page tells an error; None where the client is no reader of pages.
+ErrorPage = Callable[[Request, RequestError], Response | None]
 
 
-async def handle(request: Request, error: Exception) -> JSONResponse:
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return render(as_request_error(error, asked=f"{request.method} {request.url.path}"), headers)
+class Answering:
+    """Answers errors: with a page to who reads pages, else as JSON."""
+
+    def __init__(self, page: ErrorPage) -> None:
+        self._page = page
+
+    def add_to(self, app: FastAPI) -> None:
+        for kind in (RequestError, HTTPException, RequestValidationError, WorkError, SQLAlchemyError):
+            app.add_exception_handler(kind, self.handle)
+
+    async def handle(self, request: Request, error: Exception) -> Response:
+        headers = error.headers if isinstance(error, HTTPException) else None
+        refusal = as_request_error(error, asked=f"{request.method} {request.url.path}")
+        return self.answer(request, refusal, headers)
+
+    def answer(
+        self, request: Request, error: RequestError, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return self._page(request, error) or render(error, headers)
 
 
 def render(error: RequestError, headers: Mapping[str, str] | None = None) -> JSONResponse:

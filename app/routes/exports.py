@@ -39,10 +39,14 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
         for name in request.query_params.keys() - KNOWN:
             message = f"Unknown parameter: {name}. There are {', '.join(sorted(KNOWN))}."
             raise RequestError(message, param=name, code="unknown_parameter")
-        made = exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries))
-        return Streamed(made.blocks, media_type=made.content_type, headers=_headers(made))
+        return sent(exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries)))
 
     return router
+
+
+def sent(made: Export) -> Streamed:
+    """An export on its way, as a file to be kept."""
+    return Streamed(made.blocks, media_type=made.content_type, headers=_headers(made))
 
 
 def _headers(made: Export) -> dict[str, str]:

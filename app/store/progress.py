@@ -19,6 +19,14 @@ class Place:
     job_id: int
 
 
+@dataclass(frozen=True)
+class OpenCounts:
+    """Jobs of a batch that workers run, and those that wait for one on the broker."""
+
+    running: int
+    queued: int
+
+
 def read_places(session: Session, batch_id: str, *, after: int, limit: int) -> list[Place]:
     """The results behind number `after`, at most `limit`.
 
@@ -89,3 +97,17 @@ def read_errors(session: Session, batch_id: str) -> list[ErrorCount]:
         {"batch": batch_id},
     )
     return [ErrorCount(*row) for row in rows]
+
+
+def count_open(session: Session, batch_id: str) -> OpenCounts:
+    """Jobs of a batch that are under way. Few are at any time, in all batches together."""
+    row = session.execute(
+        text(
+            """
+            SELECT (SELECT count(*) FROM jobs WHERE batch_id = :batch AND state = 'running') AS running,
+                   (SELECT count(*) FROM jobs WHERE batch_id = :batch AND state = 'queued') AS queued
+            """
+        ),
+        {"batch": batch_id},
+    ).one()
+    return OpenCounts(running=row.running, queued=row.queued)

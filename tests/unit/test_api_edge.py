@@ -6,9 +6,18 @@ import httpx
 import pytest
 from prometheus_client import REGISTRY
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.routes.edge import Edge
+from app.routes.errors import Answering
+
+
+def without_pages(*_: object) -> None:
+    return None
+
+
+def edge(app: ASGIApp) -> Edge:
+    return Edge(app, Answering(without_pages))
 
 
 def ask(edge: Edge, path: str = "/") -> httpx.Response:
@@ -33,7 +42,7 @@ async def client_leaves(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def test_a_fault_is_a_500_with_an_id_and_without_details() -> None:
-    answer = ask(Edge(breaks))
+    answer = ask(edge(breaks))
     assert answer.status_code == 500
     assert answer.json()["error"]["type"] == "server_error"
     assert answer.headers["x-request-id"].startswith("req_")
@@ -42,22 +51,22 @@ def test_a_fault_is_a_500_with_an_id_and_without_details() -> None:
 
 def test_a_fault_in_the_middle_of_an_answer_cuts_it_off() -> None:
     with pytest.raises(ZeroDivisionError):
-        ask(Edge(breaks_halfway))
+        ask(edge(breaks_halfway))
 
 
 def test_a_fault_is_counted() -> None:
     labels = {"method": "GET", "route": "unknown", "status": "500"}
     before = REGISTRY.get_sample_value("vqueue_http_seconds_count", labels) or 0
-    ask(Edge(breaks))
+    ask(edge(breaks))
     assert REGISTRY.get_sample_value("vqueue_http_seconds_count", labels) == before + 1
 
 
 def test_a_client_that_leaves_is_no_fault(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError):  # nobody is there to answer
-        ask(Edge(client_leaves))
+        ask(edge(client_leaves))
     assert "status=499" in capfd.readouterr().out
 
 
 def test_a_nul_in_the_url_goes_no_further() -> None:
-    answer = ask(Edge(breaks), "/a%00b")
+    answer = ask(edge(breaks), "/a%00b")
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_url")

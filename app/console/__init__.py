@@ -1,0 +1,1 @@
+"""The console: pages for people, rendered here and handed out by `app.routes.console`."""

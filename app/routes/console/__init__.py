@@ -1,0 +1,19 @@
+"""The console over HTTP: pages for people, under `/`."""
+
+from fastapi import APIRouter
+
+from app.routes.console.batches import batch_pages
+from app.routes.console.desk import Desk
+from app.routes.console.home import home_pages
+from app.services import Services
+
+
+def console_routes(services: Services, desk: Desk) -> APIRouter:
+    """All pages; none is in the OpenAPI document."""
+    router = APIRouter()
+    for pages in (
+        home_pages(services.console, services.thumbnails, desk),
+        batch_pages(services, desk),
+    ):
+        router.include_router(pages)
+    return router
