@@ -18,7 +18,7 @@ def outcome_of(job: ClaimedJob, answer: Answer, *, model_s: float) -> AnswerRow 
     """The answer, or that the job goes on to the large model of its cascade."""
     row = answer_row(job, answer, model_s=model_s)
     if job.cascade is None or job.final_model is None:
-        return row
+        return replace(row, confidence=job.first_confidence)
     cascade = Cascade.of(job.cascade)
     confidence = cascade.confidence(row.logprobs)
     if not cascade.is_sure(confidence):

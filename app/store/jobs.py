@@ -54,6 +54,7 @@ class ClaimedJob:
     answer_key: bytes | None = None  # to keep its answer by
     final_model: str | None = None  # whom a cascade asks if this model is unsure
     cascade: Mapping[str, Json] | None = None
+    first_confidence: float | None = None  # how sure the model was that a cascade has asked before this one
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ CLAIM = Prepared(
               coalesce(found.metadata->>'vqueue_near_duplicates' = 'on', false) AS near_duplicates,
               coalesce(found.metadata->>'vqueue_warm' = 'on', false) AS warm, priority,
               CAST(extract(epoch FROM deadline - now()) AS float8) AS left_s, answer_key,
-              final_model, CASE WHEN final_model IS NOT NULL THEN found.cascade END AS cascade
+              final_model, CASE WHEN final_model IS NOT NULL THEN found.cascade END AS cascade,
+              CAST(first_answer->>'confidence' AS float8) AS first_confidence
     """,
     {"ids": "bigint[]", "worker": "text", "lease": "float8"},
 )
@@ -209,7 +211,7 @@ def claim(session: Session, job_ids: Sequence[int], *, worker: str, lease_s: flo
 
 def _claimed(*values: Any) -> ClaimedJob:
     """By place, as to read a row's columns by their names cost more than half of a claim."""
-    *others, priority, left_s, key, final_model, cascade = values
+    *others, priority, left_s, key, final_model, cascade, first_confidence = values
     return ClaimedJob(
         *others,
         priority=Priority(priority),
@@ -217,6 +219,7 @@ def _claimed(*values: Any) -> ClaimedJob:
         answer_key=None if key is None else bytes(key),
         final_model=final_model,
         cascade=cascade,
+        first_confidence=first_confidence,
     )
 
 

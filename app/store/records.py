@@ -84,7 +84,7 @@ RECORD = Prepared(
                              confidence)
         SELECT g.id, g.answer, g.finish_reason, g.prompt_tokens, g.cached_tokens,
                g.completion_tokens, :model, :revision, g.logprobs, g.notes, g.reasoning, g.model_s,
-               coalesce(g.confidence, CAST(ended.first_answer->>'confidence' AS float8))
+               g.confidence
         FROM given g JOIN ended ON ended.id = g.id),
     {ENDED_BY_BATCH},
     used AS (

@@ -1,6 +1,5 @@
 """Images are looked at on wish, compared within their tenant, and stand in for each other where wanted."""
 
-import base64
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -25,6 +24,7 @@ from app.store.clusters import list_clusters
 from app.store.looks import LookTask, Seen
 from tests.desk import Desk, image, line
 from tests.drawn import REMAKES, product, recoloured, saved
+from tests.looking import data_url, grind
 from tests.mill import Mill
 from tests.rows import Rows
 from workers.hashing import Hasher
@@ -51,20 +51,6 @@ def about(pictures: Sequence[bytes], question: str = "Which colour?") -> list[st
         line(f"r{number}", [{"type": "text", "text": question}, image(data_url(picture))])
         for number, picture in enumerate(pictures)
     ]
-
-
-def data_url(picture: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-
-
-def grind(mill: Mill, hasher: Hasher) -> None:
-    """As in a mill, with somebody who looks at images; who waits for that is found by the reaper at last."""
-    mill.read()
-    mill.send()
-    while hasher.step():
-        pass
-    mill.dispatcher.reap()
-    mill.grind()
 
 
 def ask(mill: Mill, desk: Desk, hasher: Hasher, content: list[str], near: int | None = 6) -> str:
