@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from app.prices import Price
-from app.schemas_report import (
+from app.report import (
     BadLines,
     ImageSample,
     Report,

@@ -13,7 +13,7 @@ from app.ids import job_name
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
-from app.schemas_labels import (
+from app.schemas.labels import (
     LabelCount,
     LabelCounts,
     LabelledAnswer,

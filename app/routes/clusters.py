@@ -9,7 +9,7 @@ from app.clusters import Clusters
 from app.looks import MOST_DISTANCE
 from app.routes.caller import Caller
 from app.routes.render import ends
-from app.schemas_clusters import ClusterList, ClusterObject, LooksWanted, NearImageList, NearImageObject
+from app.schemas.clusters import ClusterList, ClusterObject, LooksWanted, NearImageList, NearImageObject
 from app.store.clusters import Cluster
 
 MOST_CLUSTERS = 100

@@ -8,7 +8,7 @@ from app.auth import Tenant
 from app.kept import Forgetting, KeptAnswers
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
-from app.schemas_kept import CacheForget, CacheForgotten, CacheModel, CacheStock
+from app.schemas.kept import CacheForget, CacheForgotten, CacheModel, CacheStock
 
 BODY_BYTES = 1_100_000  # a question of the longest prompt
 

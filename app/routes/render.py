@@ -10,6 +10,7 @@ from app.errors import LineError
 from app.ids import job_name
 from app.pace import completion_at
 from app.progress import ResultPage
+from app.report import Report
 from app.results import error_type, logprobs, may_pass, result_name, result_object
 from app.schemas import (
     BatchError,
@@ -34,7 +35,6 @@ from app.schemas import (
     RequestCounts,
     TokenDetails,
 )
-from app.schemas_report import Report
 from app.states import BatchStatus
 from app.store import batches as batches_store
 from app.store.batches import BatchRow

@@ -9,12 +9,12 @@ from app.auth import Tenant
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
-from app.schemas_sweeps import (
+from app.schemas.sweeps import (
     BackfillObject,
     ChangeList,
     ChangeObject,
     ItemCounts,
-    RequestCounts,
+    QuestionCounts,
     RunError,
     RunList,
     RunObject,
@@ -171,7 +171,7 @@ def _sweep(row: SweepRow) -> SweepObject:
 
 def _run(row: RunRow) -> RunObject:
     items = {name: getattr(row, name) for name in ItemCounts.model_fields}
-    requests = {name: getattr(row, name) for name in RequestCounts.model_fields}
+    requests = {name: getattr(row, name) for name in QuestionCounts.model_fields}
     return RunObject(
         id=row.id,
         sweep_id=row.sweep_id,
@@ -182,7 +182,7 @@ def _run(row: RunRow) -> RunObject:
         policy_version=row.policy_version,
         batch_ids=list(row.batch_ids),
         item_counts=ItemCounts(**items),
-        request_counts=RequestCounts(**requests),
+        request_counts=QuestionCounts(**requests),
         error=RunError(code=row.error_code, message=row.error_message or "") if row.error_code else None,
         created_at=unix(row.created_at),
         started_at=unix_or_none(row.started_at),

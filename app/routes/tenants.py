@@ -9,7 +9,7 @@ from app.auth import Keys, Tenant
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
-from app.schemas_tenants import AuditEntry, AuditList, KeyCreate, KeyList, KeyObject, KeyWithSecret
+from app.schemas.tenants import AuditEntry, AuditList, KeyCreate, KeyList, KeyObject, KeyWithSecret
 from app.store.audit import AuditRow
 from app.store.keys import KeyRow
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.auth import Tenant
 from app.routes.caller import Caller
-from app.schemas_usage import UsageCost, UsageCounts, UsageReport, UsageRow
+from app.schemas.usage import UsageCost, UsageCounts, UsageReport, UsageRow
 from app.usage import PARTS, Line, Usage
 
 Day = Annotated[str | None, Query(min_length=1, json_schema_extra={"format": "date"})]

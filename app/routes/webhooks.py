@@ -12,7 +12,7 @@ from app.errors import Overloaded
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
-from app.schemas_webhooks import (
+from app.schemas.webhooks import (
     DeliveryList,
     DeliveryObject,
     EndpointCreate,

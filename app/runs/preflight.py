@@ -6,9 +6,9 @@ from app.errors import RequestError
 from app.runs.base import WrongRun
 from app.runs.inputs import IMAGE, Kind, columns_of
 from app.runs.wish import Wish
-from app.schemas import window_seconds
 from app.tables.columns import plain
 from app.tables.templates import parse_template
+from app.windows import window_seconds
 from vqueue import Client, NotFound
 
 SCOPES = ("read", "write")

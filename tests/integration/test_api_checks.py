@@ -11,7 +11,7 @@ from app.config import Settings
 from app.db import Sessions
 from app.ingest import Ingest
 from app.objects import ObjectStore
-from app.schemas_report import Report
+from app.report import Report
 from tests.desk import line, lines
 from tests.rows import Rows
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel, ValidationError
 from app.batches import Wish, hash_wish
 from app.routes.bodies import documented
 from app.routes.errors import explain_body
-from app.schemas import BatchCreate, JobCreate, window_seconds
+from app.schemas import BatchCreate, JobCreate
 from app.states import Priority
+from app.windows import window_seconds
 
 
 def complaint(model: type[BaseModel], body: str) -> tuple[str, str | None, str | None]:

@@ -4,7 +4,9 @@ import codecs
 import string
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from app.schemas.base import Request, Str
 
 MOST_QUESTIONS = 100
 MOST_IMAGE_COLUMNS = 16
@@ -17,12 +19,6 @@ ENCODINGS = frozenset(
         *(f"iso8859-{part}" for part in range(1, 17) if part != 12),
     }
 )
-
-
-def _without_nul(value: str) -> str:
-    if "\x00" in value:
-        raise ValueError("must not contain NUL characters")
-    return value
 
 
 def _encoding(value: str) -> str:
@@ -56,13 +52,11 @@ def _question_name(value: str) -> str:
     return value
 
 
-# Postgres has no NUL in text.
-Str = Annotated[str, AfterValidator(_without_nul)]
 Column = Annotated[Str, Field(min_length=1, max_length=512)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+class _Part(Request):
+    model_config = ConfigDict(populate_by_name=True)
 
 
 class Question(_Part):

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from app.schemas_tables import Str
+from app.schemas.base import Request, Str
 
 Verdict = Literal["confirm", "overturn"]
 ReviewState = Literal["none", "confirmed", "overturned"]
@@ -12,9 +12,7 @@ Scalar = Annotated[Str, Field(max_length=1000)] | bool | int | float | None
 LabelValue = Scalar | Annotated[list[Scalar], Field(max_length=100)]
 
 
-class ReviewPut(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
+class ReviewPut(Request):
     verdict: Verdict
     label: LabelValue = Field(
         default=None, description="the right value; needed to overturn an answer, and only then"

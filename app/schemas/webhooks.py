@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from app.schemas import Request, Str
+from app.schemas.base import Request, Str
 
 EventType = Literal[
     "batch.completed",

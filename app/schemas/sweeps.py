@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
-from app.schemas import CacheWish, CascadeWish, Request
-from app.schemas_tables import Str
-from app.windows import window_seconds
+from app.schemas.base import Request, Str
+from app.schemas.wishes import CacheWish, CascadeWish, Window
 
 MOST_QUESTIONS, MOST_CHOICES = 100, 1_000
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -20,11 +19,6 @@ Prefix = Annotated[Str, Field(max_length=1_300, examples=["s3://photos/incoming/
 def _question_name(value: str) -> str:
     if not value.isprintable() or value != value.strip() or ":" in value:
         raise ValueError("must be printable, without a colon, and without spaces around it")
-    return value
-
-
-def _window(value: str) -> str:
-    window_seconds(value)
     return value
 
 
@@ -105,7 +99,6 @@ class BatchWishes(Request):
 Questions = Annotated[list[SweepQuestion], Field(min_length=1, max_length=MOST_QUESTIONS)]
 Policy = Annotated[Str, Field(min_length=1, max_length=128)]
 Cron = Annotated[Str, Field(max_length=256, examples=["30 2 * * *"])]
-Window = Annotated[str, AfterValidator(_window)]
 Alert = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 
@@ -218,7 +211,7 @@ class ItemCounts(BaseModel):
     deleted: int
 
 
-class RequestCounts(BaseModel):
+class QuestionCounts(BaseModel):
     """Questions that were asked; `differing` answers are other than those before."""
 
     asked: int
@@ -247,7 +240,7 @@ class RunObject(BaseModel):
     policy_version: str | None = Field(description="null until it begins")
     batch_ids: list[str]
     item_counts: ItemCounts
-    request_counts: RequestCounts
+    request_counts: QuestionCounts
     error: RunError | None
     created_at: int
     started_at: int | None

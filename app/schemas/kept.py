@@ -2,15 +2,13 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from app.schemas_tables import Str
+from app.schemas.base import Request, Str
 
 
-class CacheForget(BaseModel):
+class CacheForget(Request):
     """Which answers to forget; jobs that were given them keep them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     model: Annotated[Str, Field(min_length=1)] | None = None
     question: str | None = Field(default=None, min_length=1, description="the last text, word for word")
