@@ -1,6 +1,6 @@
 """From the engine's answer to the row that is stored. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from app.cascade import Cascade
@@ -48,12 +48,11 @@ def answer_row(job: ClaimedJob, answer: Answer, *, model_s: float = 0.0) -> Answ
 
 
 def labels_of(
-    claimed: Sequence[ClaimedJob], answers: Sequence[AnswerRow], recorded: Collection[int]
+    claimed: Mapping[int, ClaimedJob], answers: Sequence[AnswerRow], recorded: Collection[int]
 ) -> dict[int, list[Label]]:
     """What those of the answers say that were recorded, by job."""
-    constraints = {job.id: job.params.get("constraint") for job in claimed}
     return {
-        answer.job_id: read_labels(constraints[answer.job_id], answer.text)
+        answer.job_id: read_labels(claimed[answer.job_id].params.get("constraint"), answer.text)
         for answer in answers
         if answer.job_id in recorded
     }

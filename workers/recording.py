@@ -1,8 +1,11 @@
 """Records what came of a chunk, in one transaction: answers, failures, returns, and answers to keep."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
+from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.answer_keys import fingerprint, last_words, question_id
@@ -26,6 +29,55 @@ Outcome = AnswerRow | EscalateRow | FailureRow | ReturnRow
 OWN = frozenset({Note.NEAR_DUPLICATE.value, Note.FEATURES_CACHED.value})
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """What came of claimed jobs, kind by kind."""
+
+    claimed: Mapping[int, ClaimedJob]
+    answers: Sequence[AnswerRow]
+    unsure: Sequence[EscalateRow]
+    failures: Sequence[FailureRow]
+    returns: Sequence[ReturnRow]
+
+    @classmethod
+    def of(cls, claimed: Sequence[ClaimedJob], outcomes: Sequence[Outcome]) -> "Outcomes":
+        return cls(
+            claimed={job.id: job for job in claimed},
+            answers=[one for one in outcomes if isinstance(one, AnswerRow)],
+            unsure=[one for one in outcomes if isinstance(one, EscalateRow)],
+            failures=[one for one in outcomes if isinstance(one, FailureRow)],
+            returns=[one for one in outcomes if isinstance(one, ReturnRow)],
+        )
+
+    def by_model(self) -> Iterator[tuple[str, list[AnswerRow]]]:
+        """Answers with the model that gave them; a chunk has one, but its message does not say so."""
+        for name in sorted({self.claimed[answer.job_id].model for answer in self.answers}):
+            yield name, [answer for answer in self.answers if self.claimed[answer.job_id].model == name]
+
+    def awaited(self, ended: Set[int]) -> tuple[set[bytes], set[bytes]]:
+        """The keys by which others wait for these jobs, and those of them that have ended: without the jobs
+        that go on to another model."""
+        keys = {job.id: job.answer_key for job in self.claimed.values() if job.answer_key is not None}
+        asked_on = {row.job_id for row in self.unsure}
+        return (
+            {key for job_id, key in keys.items() if job_id not in asked_on},
+            {key for job_id, key in keys.items() if job_id in ended},
+        )
+
+
+class Recorded(NamedTuple):
+    """The jobs whose outcomes were recorded: those that still ran as the attempts that were claimed."""
+
+    answered: set[int]
+    failed: set[int]
+    returned: set[int]
+    escalated: set[int]
+
+    @property
+    def ended(self) -> set[int]:
+        return self.answered | self.failed
+
+
 class Recorder:
     def __init__(
         self, *, sessions: Sessions, pool: EnginePool, settings: Settings, teller: Teller | None
@@ -38,80 +90,67 @@ class Recorder:
 
     def record(self, claimed: Sequence[ClaimedJob], outcomes: Sequence[Outcome]) -> int:
         """How many outcomes were recorded: those of jobs that still run as the attempts that were claimed."""
-        answers = [outcome for outcome in outcomes if isinstance(outcome, AnswerRow)]
-        failures = [outcome for outcome in outcomes if isinstance(outcome, FailureRow)]
-        returns = [outcome for outcome in outcomes if isinstance(outcome, ReturnRow)]
-        unsure = [outcome for outcome in outcomes if isinstance(outcome, EscalateRow)]
-        by_id = {job.id: job for job in claimed}
+        found = Outcomes.of(claimed, outcomes)
         with transaction(self._sessions) as session:
-            answered: set[int] = set()
-            for name, rows in _by_model(by_id, answers):
-                engine = self._pool.resident(name).engine
-                answer_cache.keep_answers(
-                    session,
-                    [kept(by_id[row.job_id], row) for row in rows if may_be_kept(by_id[row.job_id], row)],
-                    model=engine.model,
-                    revision=engine.revision,
-                    fingerprint=self._prints[name],
-                    ttl_s=self._ttl_s,
-                )
-                answered |= records.record_answers(
-                    session, rows, model=engine.model, revision=engine.revision
-                )
-            labels.note_labels(session, labels_of(claimed, answers, answered))
-            failed = records.record_failures(session, failures)
-            returned = records.hand_back(session, returns)
-            escalated = records.escalate(session, unsure)
-            keys, ended = _awaited(claimed, ended=answered | failed, asked_on={row.job_id for row in unsure})
-            answer_cache.release(session, keys, ended=ended)
-        if self._teller is not None:
-            over = answered | failed
-            self._teller.ended([Held(job.id, job.attempt) for job in claimed if job.id in over])
-        self._tell(answers, answered, failures, failed)
-        telemetry.JOBS_ESCALATED.inc(len(escalated))
-        telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in unsure))
-        recorded = len(answered) + len(failed) + len(returned) + len(escalated)
+            recorded = self._write(session, found)
+        self._tell(found, recorded)
+        count(found, recorded)
+        total = sum(map(len, recorded))
         log.info(
             "chunk_recorded",
-            completed=len(answered),
-            failed=len(failed),
-            returned=len(returned),
-            escalated=len(escalated),
-            dropped=len(outcomes) - recorded,
+            completed=len(recorded.answered),
+            failed=len(recorded.failed),
+            returned=len(recorded.returned),
+            escalated=len(recorded.escalated),
+            dropped=len(outcomes) - total,
         )
+        return total
+
+    def _write(self, session: Session, found: Outcomes) -> Recorded:
+        answered: set[int] = set()
+        for name, rows in found.by_model():
+            answered |= self._answer(session, name, rows, found.claimed)
+        labels.note_labels(session, labels_of(found.claimed, found.answers, answered))
+        recorded = Recorded(
+            answered=answered,
+            failed=records.record_failures(session, found.failures),
+            returned=records.hand_back(session, found.returns),
+            escalated=records.escalate(session, found.unsure),
+        )
+        keys, ended = found.awaited(recorded.ended)
+        answer_cache.release(session, keys, ended=ended)
         return recorded
 
-    def _tell(
-        self,
-        answers: Sequence[AnswerRow],
-        answered: set[int],
-        failures: Sequence[FailureRow],
-        failed: set[int],
-    ) -> None:
-        telemetry.JOBS_ENDED.labels("completed", "").inc(len(answered))
-        telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in answers))
-        for failure in failures:
-            telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in failed)
+    def _answer(
+        self, session: Session, model: str, rows: Sequence[AnswerRow], claimed: Mapping[int, ClaimedJob]
+    ) -> set[int]:
+        """Keep a model's answers and record them; the jobs that they were recorded of."""
+        engine = self._pool.resident(model).engine
+        answer_cache.keep_answers(
+            session,
+            [kept(claimed[row.job_id], row) for row in rows if may_be_kept(claimed[row.job_id], row)],
+            model=engine.model,
+            revision=engine.revision,
+            fingerprint=self._prints[model],
+            ttl_s=self._ttl_s,
+        )
+        return records.record_answers(session, rows, model=engine.model, revision=engine.revision)
+
+    def _tell(self, found: Outcomes, recorded: Recorded) -> None:
+        """Those who wait for the ends of their jobs."""
+        if self._teller is None:
+            return
+        over = [job for job in found.claimed.values() if job.id in recorded.ended]
+        self._teller.ended([Held(job.id, job.attempt) for job in over])
 
 
-def _awaited(
-    claimed: Sequence[ClaimedJob], *, ended: Set[int], asked_on: Set[int]
-) -> tuple[set[bytes], set[bytes]]:
-    """The keys by which others wait for these jobs, and those of them that have ended: without the jobs that
-    go on to another model."""
-    keys = {job.id: job.answer_key for job in claimed if job.answer_key is not None}
-    return (
-        {key for job_id, key in keys.items() if job_id not in asked_on},
-        {key for job_id, key in keys.items() if job_id in ended},
-    )
-
-
-def _by_model(
-    by_id: Mapping[int, ClaimedJob], answers: Sequence[AnswerRow]
-) -> Iterator[tuple[str, list[AnswerRow]]]:
-    """Answers with the model that gave them; a chunk has one, but its message does not say so."""
-    for name in sorted({by_id[answer.job_id].model for answer in answers}):
-        yield name, [answer for answer in answers if by_id[answer.job_id].model == name]
+def count(found: Outcomes, recorded: Recorded) -> None:
+    """In the metrics."""
+    telemetry.JOBS_ENDED.labels("completed", "").inc(len(recorded.answered))
+    for failure in found.failures:
+        telemetry.JOBS_ENDED.labels("failed", failure.code).inc(failure.job_id in recorded.failed)
+    telemetry.JOBS_ESCALATED.inc(len(recorded.escalated))
+    telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in (*found.answers, *found.unsure)))
 
 
 def may_be_kept(job: ClaimedJob, row: AnswerRow) -> bool:
