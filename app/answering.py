@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.alike import look_around
 from app.known import Sight, Sorted, find_keys, sort_out
+from app.labels import read_labels
 from app.store import answer_cache as store
 from app.store.answer_cache import Given
 from app.store.images import ImageRow
-from app.store.labels import label_answers
+from app.store.labels import note_labels
 from app.store.plans import Candidate
 
 NOTHING = Given(frozenset(), 0.0)
@@ -59,7 +60,8 @@ class KnownAnswers:
         if not found.known:
             return NOTHING
         given = store.give_answers(session, found.known)
-        label_answers(session, sorted(given.job_ids))
+        said = given.constrained.items()
+        note_labels(session, {job_id: read_labels(constraint, text) for job_id, (constraint, text) in said})
         return given
 
 

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.answer_keys import MOST_VAIN, VAIN
 from app.states import Priority
+from app.store.jobs import Json
 from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
 from app.store.prepared import Prepared
 from app.store.records import AnswerRow, answer_columns
@@ -49,6 +50,7 @@ class Given:
     job_ids: frozenset[int]
     saved_s: float
     near: int = 0  # of these, by answers about images that look the same
+    constrained: Mapping[int, tuple[Json, str]] = field(default_factory=dict)  # constraint and answer, by job
 
 
 def note_engine(session: Session, *, model: str, fingerprint: str) -> None:
@@ -151,7 +153,8 @@ def give_answers(session: Session, known: Sequence[Known]) -> Given:
                                 model = found.model, final_model = NULL,
                                 error_code = NULL, error_message = NULL
                 FROM found WHERE jobs.id = found.id AND jobs.state = 'ready'
-                RETURNING jobs.id, jobs.batch_id, found.model_s, found.near),
+                RETURNING jobs.id, jobs.batch_id, found.model_s, found.near, found.text,
+                          jobs.params->'constraint' AS "constraint"),
             stored AS (
                 INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
                                      completion_tokens, model, revision, logprobs, notes, reasoning, model_s,
@@ -170,7 +173,8 @@ def give_answers(session: Session, known: Sequence[Known]) -> Given:
                 FROM counts JOIN saved USING (batch_id) WHERE batches.id = counts.batch_id
                 RETURNING batches.id, completed + failed AS seq),
             {NOTE_RESULTS}
-            SELECT id, model_s, near FROM ended
+            SELECT id, model_s, near, "constraint",
+                   CASE WHEN json_typeof("constraint") = 'object' THEN text END AS text FROM ended
             """  # noqa: S608 - pieces of our own
         ),
         {
@@ -182,7 +186,10 @@ def give_answers(session: Session, known: Sequence[Known]) -> Given:
         },
     ).all()
     return Given(
-        frozenset(row.id for row in rows), sum(row.model_s for row in rows), sum(row.near for row in rows)
+        frozenset(row.id for row in rows),
+        sum(row.model_s for row in rows),
+        sum(row.near for row in rows),
+        {row.id: (row.constraint, row.text) for row in rows if row.text is not None},
     )
 
 

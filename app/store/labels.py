@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from app.labels import Label, read_labels
+from app.labels import Label
 from app.store.prepared import Prepared
 
 # The state of a review, where r may be none.
@@ -157,21 +157,6 @@ def note_labels(session: Session, labels: Mapping[int, Sequence[Label]]) -> None
             "values": [label.value for _, label in rows],
         },
     )
-
-
-def label_answers(session: Session, job_ids: Sequence[int]) -> None:
-    """The same for whoever has recorded answers without looking at them, such as kept ones."""
-    rows = session.execute(
-        text(
-            """
-            SELECT j.id, j.params->'constraint' AS "constraint", a.text
-            FROM jobs j JOIN answers a ON a.job_id = j.id
-            WHERE j.id = ANY(:ids) AND json_typeof(j.params->'constraint') = 'object'
-            """
-        ),
-        {"ids": list(job_ids)},
-    )
-    note_labels(session, {row.id: read_labels(row.constraint, row.text) for row in rows})
 
 
 def read_cursor(session: Session, tenant_id: str, job_id: int, field: str, place: int) -> Cursor | None:

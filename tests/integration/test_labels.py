@@ -115,15 +115,6 @@ def test_only_a_recorded_answer_has_labels_and_has_them_once(labelled: Labelled,
     assert len(noted(labelled)) == 1
 
 
-def test_answers_that_nobody_looked_at_are_labelled_by_their_jobs(labelled: Labelled, db: Sessions) -> None:
-    labelled.answer('{"colour": "red"}', constraint=SCHEMA)
-    labelled.answer("red", constraint=None)
-    labelled.rows.run("DELETE FROM labels")
-    with transaction(db) as session:
-        labels.label_answers(session, [1, 2, 3])
-    assert noted(labelled, "SELECT job_id, field, value FROM labels") == [(1, "colour", "red")]
-
-
 def test_the_longest_of_everything_can_be_stored(labelled: Labelled, db: Sessions) -> None:
     wide = "\U0001f600"
     labelled.batch("b", table={**TABLE, "questions": [{"name": wide * 64, "ask": "?"}]})
