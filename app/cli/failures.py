@@ -16,7 +16,7 @@ from app.cli.settings import DataOption, checked_settings, open_database
 from app.db import make_sessions
 from app.errors import RequestError, TransientWork
 from app.failures import FailureDesk, Failures, retryable
-from app.limits import Limits
+from app.limits import make_limits
 from app.queue import count_dead
 from app.results import SERVER_ERROR, error_type, may_pass
 from app.retrying import Retries, RetryWish
@@ -108,12 +108,7 @@ def _desk(data: Path | None) -> Iterator[FailureDesk]:
     telemetry.configure_logs(log_format="console", level="WARNING")
     with open_database(data, application="failures") as engine:
         sessions = make_sessions(engine)
-        limits = Limits(
-            sessions=sessions,
-            backlog_max_jobs=settings.backlog_max_jobs,
-            disk_min_free_bytes=settings.disk_min_free_bytes,
-            data_dir=settings.data_dir,
-        )
+        limits = make_limits(sessions, settings)
         retries = Retries(sessions=sessions, limits=limits, brake=default_brake(settings))
         yield FailureDesk(sessions=sessions, retries=retries)
 

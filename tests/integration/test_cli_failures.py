@@ -123,6 +123,13 @@ def test_failed_jobs_are_retried_once_unless_more_is_asked_for(settings: Setting
     assert (more.returncode, more.stdout not in ("", first.stdout)) == (0, True)
 
 
+def test_a_retry_keeps_to_the_quota_that_tenants_have_by_default(settings: Settings, rows: Rows) -> None:
+    done = run(settings, "retry", "batch_1", VQUEUE_QUOTA_QUEUED_JOBS="2")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "may have 2: there is no room for 3 more" in done.stderr
+    assert run(settings, "retry", "batch_1", VQUEUE_QUOTA_QUEUED_JOBS="3").returncode == 0
+
+
 def test_what_cannot_be_retried_says_why(settings: Settings, rows: Rows) -> None:
     done = run(settings, "retry", "batch_1", "--state", "expired")
     assert done.returncode == 1
