@@ -13,6 +13,7 @@ from app.db import Sessions, transaction
 from app.errors import NotFound, RequestError
 from app.ids import job_name, job_number
 from app.labels import read_values, right_label
+from app.pages import Page, page_of
 from app.references import RefKind
 from app.results import as_line
 from app.store import audit, reviews
@@ -39,22 +40,16 @@ class ReviewWish:
     note: str | None = None
 
 
-@dataclass(frozen=True)
-class AnswerPage:
-    rows: Sequence[LabelRow]
-    has_more: bool
-
-
 class Answers:
     def __init__(self, *, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def list(self, tenant_id: str, filters: Filters, *, limit: int, after: str | None) -> AnswerPage:
+    def list(self, tenant_id: str, filters: Filters, *, limit: int, after: str | None) -> Page[LabelRow]:
         """Labels with their answers, the newest first, behind the entry `after`."""
         with transaction(self._sessions) as session:
             cursor = _cursor(session, tenant_id, after) if after else None
             rows = store.list_labels(session, tenant_id, filters, after=cursor, limit=limit + 1)
-        return AnswerPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def count(self, tenant_id: str, filters: Filters, *, by: Sequence[str]) -> Sequence[Count]:
         """How many labels there are of each group. RequestError where there are too many groups."""

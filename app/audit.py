@@ -1,10 +1,8 @@
 """The audit log, read page by page."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from app.db import Sessions, transaction
 from app.errors import RequestError
+from app.pages import Page, page_of
 from app.store import audit as store
 from app.store.audit import AuditRow
 
@@ -12,22 +10,16 @@ MARK = "audit_"
 MOST_DIGITS = 18
 
 
-@dataclass(frozen=True)
-class AuditPage:
-    entries: Sequence[AuditRow]
-    has_more: bool
-
-
 class AuditLog:
     def __init__(self, *, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def read(self, tenant_id: str | None, *, limit: int, after: str | None) -> AuditPage:
+    def read(self, tenant_id: str | None, *, limit: int, after: str | None) -> Page[AuditRow]:
         """The newest first, of a tenant or of all; those behind the entry `after`."""
         before = _number(after) if after else None
         with transaction(self._sessions) as session:
             rows = store.read_log(session, tenant_id, limit=limit + 1, before=before)
-        return AuditPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
 
 def entry_name(number: int) -> str:

@@ -1,7 +1,7 @@
 """Batches: submitted once however often they are sent, read, listed, cancelled."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.errors import Conflict, NotFound, RequestError
 from app.files import BATCH
 from app.ids import new_batch_id
 from app.limits import Limits
+from app.pages import Page, page_of
 from app.removal import remove_batch
 from app.repeats import hash_request, key_reused
 from app.states import BatchStatus, Priority
@@ -63,14 +64,6 @@ class Wish:
     cache: CacheMode | None = None  # None is the service's own
     cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
     near_distance: int | None = None  # bits in which a picture may differ whose answer stands in
-
-
-@dataclass(frozen=True)
-class Page:
-    """One page of a list, and whether more follow."""
-
-    batches: Sequence[BatchRow]
-    has_more: bool
 
 
 class Batches:
@@ -122,11 +115,11 @@ class Batches:
         with transaction(self._sessions) as session:
             return found(store.read_batch(session, tenant_id, batch_id), batch_id)
 
-    def list(self, tenant_id: str, *, limit: int, after: str | None = None) -> Page:
+    def list(self, tenant_id: str, *, limit: int, after: str | None = None) -> Page[BatchRow]:
         with transaction(self._sessions) as session:
             cursor = found(store.read_batch(session, tenant_id, after), after) if after else None
             rows = store.list_batches(session, tenant_id, limit=limit + 1, after=cursor)
-        return Page(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def cancel(self, tenant_id: str, batch_id: str) -> BatchRow:
         """Start to cancel; harmless while that is under way. `Conflict` for a batch that ended otherwise."""

@@ -8,6 +8,7 @@ import structlog
 from app.actor import actor
 from app.db import Sessions, transaction
 from app.errors import NotFound
+from app.pages import Page, page_of
 from app.store import audit, looks
 from app.store import clusters as store
 from app.store.clusters import Cluster
@@ -24,12 +25,6 @@ class Near:
     error: str | None
     images: Sequence[NearImage]
     references: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class ClusterPage:
-    clusters: Sequence[Cluster]
-    has_more: bool
 
 
 class Clusters:
@@ -51,10 +46,10 @@ class Clusters:
             names = store.read_references(session, tenant_id, [one.content_hash for one in found])
         return Near(seen, error, found, names)
 
-    def list(self, tenant_id: str, *, limit: int, after: str | None) -> ClusterPage:
+    def list(self, tenant_id: str, *, limit: int, after: str | None) -> Page[Cluster]:
         with transaction(self._sessions) as session:
             found = store.list_clusters(session, tenant_id, limit=limit + 1, after=after)
-        return ClusterPage(found[:limit], has_more=len(found) > limit)
+        return page_of(found, limit)
 
     def look(self, tenant_id: str) -> int:
         """Have all stored images of the tenant looked at; how many have not been yet, nor were wanted."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from app.ids import file_key, new_file_id
 from app.limits import Limits
 from app.multipart import Part
 from app.objects import ObjectStore
+from app.pages import Page, page_of
 from app.removal import remove_file
 from app.repeats import Once, hash_request
 from app.store import audit
@@ -38,14 +39,6 @@ MOST_FIELDS = 16
 OCTETS = "application/octet-stream"
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Page:
-    """One page of a list, and whether more follow."""
-
-    files: Sequence[FileRow]
-    has_more: bool
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ class Files:
         newest_first: bool = True,
         after: str | None = None,
         purpose: str | None = None,
-    ) -> Page:
+    ) -> Page[FileRow]:
         cursor = self.read(tenant_id, after) if after else None
         with transaction(self._sessions) as session:
             found = store.list_files(
@@ -139,7 +132,7 @@ class Files:
                 after=cursor,
                 purpose=purpose,
             )
-        return Page(found[:limit], has_more=len(found) > limit)
+        return page_of(found, limit)
 
     def content(self, file: FileRow) -> Iterator[bytes]:
         """The file's bytes in blocks; `ObjectMissing` at once when they are gone."""

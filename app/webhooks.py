@@ -4,13 +4,13 @@ import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from app.actor import actor
 from app.db import Sessions, transaction
 from app.errors import InvalidWork, NotFound, RequestError, WorkError
+from app.pages import Page, page_of
 from app.posting import Posted, Poster
 from app.signing import new_secret, signed_headers
 from app.store import audit, events
@@ -24,18 +24,6 @@ MOST_ENDPOINTS = 100  # of a tenant
 KEEP_OLD_S = 24 * 3600
 TEST_S = 5.0  # for a receiver to take a test event, while a thread and its client wait
 HEADERS = {"Content-Type": "application/json", "User-Agent": "vqueue-webhooks/1"}
-
-
-@dataclass(frozen=True)
-class EndpointPage:
-    endpoints: Sequence[EndpointRow]
-    has_more: bool
-
-
-@dataclass(frozen=True)
-class DeliveryPage:
-    deliveries: Sequence[DeliveryRow]
-    has_more: bool
 
 
 class Webhooks:
@@ -73,12 +61,12 @@ class Webhooks:
         with transaction(self._sessions) as session:
             return _found(store.read_endpoint(session, tenant_id, endpoint_id), endpoint_id)
 
-    def list(self, tenant_id: str, *, limit: int, after: str | None) -> EndpointPage:
+    def list(self, tenant_id: str, *, limit: int, after: str | None) -> Page[EndpointRow]:
         """Newest first."""
         with transaction(self._sessions) as session:
             cursor = _found(store.read_endpoint(session, tenant_id, after), after) if after else None
             rows = store.list_endpoints(session, tenant_id, limit=limit + 1, after=cursor)
-        return EndpointPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def update(
         self,
@@ -139,13 +127,15 @@ class Webhooks:
                 f"The test event could not be sent: {error.message}", code=f"webhook_{error.code}"
             ) from error
 
-    def deliveries(self, tenant_id: str, endpoint_id: str, *, limit: int, after: str | None) -> DeliveryPage:
+    def deliveries(
+        self, tenant_id: str, endpoint_id: str, *, limit: int, after: str | None
+    ) -> Page[DeliveryRow]:
         """What was sent to an endpoint, the newest first."""
         with transaction(self._sessions) as session:
             _found(store.read_endpoint(session, tenant_id, endpoint_id), endpoint_id)
             cursor = _delivery(events.read_delivery(session, endpoint_id, after), after) if after else None
             rows = events.list_deliveries(session, endpoint_id, limit=limit + 1, after=cursor)
-        return DeliveryPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def redeliver(self, tenant_id: str, endpoint_id: str, delivery_id: str) -> DeliveryRow:
         """Have one of them sent once more, now, under the id that it had."""

@@ -34,7 +34,7 @@ def audit(
         sessions = make_sessions(engine)
         tenant_id = find_tenant(Tenants(sessions=sessions), tenant) if tenant else None
         page = AuditLog(sessions=sessions).read(tenant_id, limit=last, after=None)
-    rows = [_cells(row) for row in page.entries]
+    rows = [_cells(row) for row in page.rows]
     for line in aligned([TITLES, *rows]) if sys.stdout.isatty() else map("\t".join, rows):
         typer.echo(line)
 

@@ -48,7 +48,7 @@ def cluster_routes(*, clusters: Clusters, caller: Caller) -> APIRouter:
     ) -> ClusterList:
         """Images that look the same, two or more together, in the order of the clusters' ids."""
         page = clusters.list(tenant.id, limit=limit, after=after)
-        data = [_cluster(one) for one in page.clusters]
+        data = [_cluster(one) for one in page.rows]
         return ClusterList(data=data, **ends(data), has_more=page.has_more)
 
     @router.post("/image_clusters/look")

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, TypedDict
 
-from app import batches, files
 from app.errors import LineError
 from app.ids import job_name
 from app.pace import completion_at
+from app.pages import Page
 from app.progress import ResultPage
 from app.report import Report
 from app.results import error_type, logprobs, may_pass, result_name, result_object
@@ -68,8 +68,8 @@ def file_object(file: FileRow) -> FileObject:
     )
 
 
-def file_list(page: files.Page) -> FileList:
-    data = [file_object(file) for file in page.files]
+def file_list(page: Page[FileRow]) -> FileList:
+    data = [file_object(file) for file in page.rows]
     return FileList(data=data, **ends(data), has_more=page.has_more)
 
 
@@ -114,8 +114,8 @@ def job_object(job: JobView) -> JobObject:
     )
 
 
-def batch_list(page: batches.Page) -> BatchList:
-    data = [batch_object(batch) for batch in page.batches]
+def batch_list(page: Page[BatchRow]) -> BatchList:
+    data = [batch_object(batch) for batch in page.rows]
     return BatchList(data=data, **ends(data), has_more=page.has_more)
 
 

@@ -53,7 +53,7 @@ def tenant_routes(*, keys: Keys, audit: AuditLog, caller: Caller) -> APIRouter:
     ) -> AuditList:
         """Who did what to the tenant's objects, newest first."""
         page = audit.read(tenant.id, limit=limit, after=after)
-        data = [_entry(row) for row in page.entries]
+        data = [_entry(row) for row in page.rows]
         return AuditList(data=data, **ends(data), has_more=page.has_more)
 
     return router

@@ -67,7 +67,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
     ) -> EndpointList:
         """The endpoints, newest first."""
         page = webhooks.list(tenant.id, limit=limit, after=after)
-        data = [_endpoint(one) for one in page.endpoints]
+        data = [_endpoint(one) for one in page.rows]
         return EndpointList(data=data, **ends(data), has_more=page.has_more)
 
     @router.get("/webhook_endpoints/{webhook_endpoint_id}")
@@ -131,7 +131,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
     ) -> DeliveryList:
         """(ours) What was sent to it or will be, newest first."""
         page = webhooks.deliveries(tenant.id, webhook_endpoint_id, limit=limit, after=after)
-        data = [_delivery(one) for one in page.deliveries]
+        data = [_delivery(one) for one in page.rows]
         return DeliveryList(data=data, **ends(data), has_more=page.has_more)
 
     @router.post("/webhook_endpoints/{webhook_endpoint_id}/deliveries/{delivery_id}/redeliver")

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.answer_keys import CacheMode
 from app.errors import LineError
 from app.states import BatchStatus, Priority
+from app.store.paging import read_page
 
 # How many codes a batch tells at every poll; the rest is asked for.
 COMMONEST = 5
@@ -189,23 +190,8 @@ def list_batches(
     session: Session, tenant_id: str, *, limit: int, after: BatchRow | None
 ) -> Sequence[BatchRow]:
     """A page of a tenant's batches, newest first, from behind `after` on."""
-    rows = session.execute(
-        text(
-            f"""
-            {SELECT}
-            WHERE tenant_id = :tenant AND deleted_at IS NULL
-              AND (CAST(:after_id AS text) IS NULL
-                   OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
-            ORDER BY created_at DESC, id DESC LIMIT :limit
-            """
-        ),
-        {
-            "tenant": tenant_id,
-            "after_id": after.id if after else None,
-            "after_at": after.created_at if after else None,
-            "limit": limit,
-        },
-    )
+    query = f"{SELECT} WHERE tenant_id = :tenant AND deleted_at IS NULL"
+    rows = read_page(session, query, {"tenant": tenant_id}, limit=limit, after=after)
     return [_batch(row) for row in rows.mappings()]
 
 

@@ -8,6 +8,8 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.store.paging import read_page
+
 QUARTERS = 4  # of a batch: events of its progress
 
 # In one statement: an event that somebody wants, and its way to each of them.
@@ -240,21 +242,8 @@ def list_deliveries(
     session: Session, endpoint_id: str, *, limit: int, after: DeliveryRow | None
 ) -> Sequence[DeliveryRow]:
     """Newest first, those behind `after`."""
-    rows = session.execute(
-        text(
-            f"""
-            {DELIVERIES} WHERE d.endpoint_id = :endpoint
-              AND (CAST(:at AS timestamptz) IS NULL OR (d.created_at, d.id) < (:at, :after))
-            ORDER BY d.created_at DESC, d.id DESC LIMIT :limit
-            """
-        ),
-        {
-            "endpoint": endpoint_id,
-            "limit": limit,
-            "at": after and after.created_at,
-            "after": after and after.id,
-        },
-    )
+    query = f"{DELIVERIES} WHERE d.endpoint_id = :endpoint"
+    rows = read_page(session, query, {"endpoint": endpoint_id}, limit=limit, after=after, of="d.")
     return [DeliveryRow(*row) for row in rows]
 
 

@@ -7,6 +7,8 @@ from datetime import datetime
 from sqlalchemy import RowMapping, text
 from sqlalchemy.orm import Session
 
+from app.store.paging import read_page
+
 
 @dataclass(frozen=True)
 class NewFile:
@@ -84,26 +86,13 @@ def list_files(
     purpose: str | None,
 ) -> Sequence[FileRow]:
     """A page of a tenant's unexpired files, in order of creation, from behind `after` on."""
-    beyond, order = ("<", "DESC") if newest_first else (">", "ASC")
-    rows = session.execute(
-        text(
-            f"""
-            SELECT * FROM files
-            WHERE tenant_id = :tenant AND (expires_at IS NULL OR expires_at > now())
-              AND (CAST(:purpose AS text) IS NULL OR purpose = :purpose)
-              AND (CAST(:after_id AS text) IS NULL
-                   OR (created_at, id) {beyond} (CAST(:after_at AS timestamptz), :after_id))
-            ORDER BY created_at {order}, id {order} LIMIT :limit
-            """  # noqa: S608 - the constants above
-        ),
-        {
-            "tenant": tenant_id,
-            "purpose": purpose,
-            "after_id": after.id if after else None,
-            "after_at": after.created_at if after else None,
-            "limit": limit,
-        },
-    )
+    query = """
+        SELECT * FROM files
+        WHERE tenant_id = :tenant AND (expires_at IS NULL OR expires_at > now())
+          AND (CAST(:purpose AS text) IS NULL OR purpose = :purpose)
+    """
+    values = {"tenant": tenant_id, "purpose": purpose}
+    rows = read_page(session, query, values, limit=limit, after=after, newest_first=newest_first)
     return [_file(row) for row in rows.mappings()]
 
 

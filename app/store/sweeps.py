@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import Result, RowMapping, text
 from sqlalchemy.orm import Session
 
+from app.store.paging import read_page
+
 JSONS = ("source", "questions", "body", "destination", "batch")
 CHANGEABLE = (
     "name",
@@ -103,23 +105,8 @@ def list_sweeps(
     session: Session, tenant_id: str, *, limit: int, after: SweepRow | None
 ) -> Sequence[SweepRow]:
     """A page, newest first, from behind `after` on."""
-    rows = session.execute(
-        text(
-            """
-            SELECT * FROM sweeps
-            WHERE tenant_id = :tenant AND deleted_at IS NULL
-              AND (CAST(:after_id AS text) IS NULL
-                   OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
-            ORDER BY created_at DESC, id DESC LIMIT :limit
-            """
-        ),
-        {
-            "tenant": tenant_id,
-            "after_id": after.id if after else None,
-            "after_at": after.created_at if after else None,
-            "limit": limit,
-        },
-    )
+    query = "SELECT * FROM sweeps WHERE tenant_id = :tenant AND deleted_at IS NULL"
+    rows = read_page(session, query, {"tenant": tenant_id}, limit=limit, after=after)
     return [_sweep(row) for row in rows.mappings()]
 
 

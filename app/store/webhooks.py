@@ -7,6 +7,8 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.store.paging import read_page
+
 # Gone is what has answered that it is: it rests for ever.
 COLUMNS = """
     id, name, url, event_types, secret, failures, CASE WHEN resting_until = 'infinity' THEN 'gone'
@@ -78,22 +80,8 @@ def list_endpoints(
     session: Session, tenant_id: str, *, limit: int, after: EndpointRow | None
 ) -> Sequence[EndpointRow]:
     """Newest first, those behind `after`."""
-    rows = session.execute(
-        text(
-            f"""
-            SELECT {COLUMNS} FROM webhook_endpoints
-            WHERE tenant_id = :tenant
-              AND (CAST(:at AS timestamptz) IS NULL OR (created_at, id) < (:at, :after))
-            ORDER BY created_at DESC, id DESC LIMIT :limit
-            """  # noqa: S608 - names of columns
-        ),
-        {
-            "tenant": tenant_id,
-            "limit": limit,
-            "at": after and after.created_at,
-            "after": after and after.id,
-        },
-    )
+    query = f"SELECT {COLUMNS} FROM webhook_endpoints WHERE tenant_id = :tenant"  # noqa: S608 - names of columns
+    rows = read_page(session, query, {"tenant": tenant_id}, limit=limit, after=after)
     return [EndpointRow(*row) for row in rows]
 
 
