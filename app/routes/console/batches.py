@@ -27,7 +27,7 @@ def batch_pages(services: Services, desk: Desk) -> APIRouter:
         request: Request, viewer: Annotated[Viewer, reader], after: str | None = None
     ) -> HTMLResponse:
         page = services.batches.list(viewer.tenant.id, limit=ROWS, after=after)
-        rows = [viewed(batch) for batch in page.batches]
+        rows = [viewed(batch) for batch in page.rows]
         return desk.page(
             request, viewer, "batches/list.html", batches=rows, has_more=page.has_more, after=after
         )
