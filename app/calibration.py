@@ -11,9 +11,13 @@ from app.cascade import MOST_STEPS, Cascade, calibrated
 
 @dataclass(frozen=True)
 class Trial:
-    """One labelled question as both models answered it. `probability` is the small one's of its answer."""
+    """One labelled question as both models answered it. `probability` is the small one's of its answer.
+
+    `about` is the same where the same is asked about the same pictures, under whatever id.
+    """
 
     id: str
+    about: str
     label: str
     small: str
     probability: float
@@ -52,10 +56,11 @@ class Point:
 
 
 def split(trials: Sequence[Trial]) -> tuple[list[Trial], list[Trial]]:
-    """The calibration set and the test set, by the id's hash: a question is always in the same one."""
+    """The calibration set and the test set, by the hash of what is asked about: always in the same one,
+    and never in both, also where reviews have a picture again night after night."""
     halves: tuple[list[Trial], list[Trial]] = ([], [])
     for trial in trials:
-        halves[sha256(trial.id.encode()).digest()[0] % 2].append(trial)
+        halves[sha256(trial.about.encode()).digest()[0] % 2].append(trial)
     return halves
 
 

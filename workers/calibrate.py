@@ -1,5 +1,6 @@
 """Runs a labelled sample through a small and a large model, for `vqueue calibrate`."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,7 @@ def run_trials(
     return [
         Trial(
             id=asked.question.id,
+            about=_about(asked),
             label=asked.question.label or "",
             small=_text(first),
             probability=probability(logprobs_of(first) or ()),
@@ -52,6 +54,10 @@ def run_trials(
         for asked, first, second in zip(sample, first_took.outcomes, then_took.outcomes, strict=True)
         if isinstance(first, Answer) and isinstance(second, Answer)
     ]
+
+
+def _about(asked: Asked) -> str:
+    return "\n".join([*(image.content_hash for image in asked.images), json.dumps(asked.body.prompt)])
 
 
 def _asked(sample: Sequence[Asked], settings: Settings, open_one: OpenEngine) -> Took:

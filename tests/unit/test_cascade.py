@@ -1,6 +1,7 @@
 """A cascade asks the large model where the small one is unsure, as a labelled sample has taught it."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -17,6 +18,7 @@ SHARES = st.floats(0, 1)
 def trial(number: int, probability: float, *, small: bool = True, large: bool = True) -> Trial:
     return Trial(
         id=f"q{number}",
+        about=f"picture {number}",
         label="red",
         small="Red " if small else "blue",
         probability=probability,
@@ -105,6 +107,13 @@ def test_a_question_is_learned_from_or_judged_by_but_never_both() -> None:
     assert not {one.id for one in learned} & {one.id for one in kept}
     assert len(learned) + len(kept) == len(trials)
     assert split(trials[::-1])[0] == learned[::-1]
+
+
+def test_what_is_asked_again_under_another_id_is_on_the_same_side() -> None:
+    again = [replace(one, id=f"{one.id} again") for one in sample()]
+    learned, kept = split([*sample(), *again])
+    assert not {one.about for one in learned} & {one.about for one in kept}
+    assert len(learned) % 2 == len(kept) % 2 == 0
 
 
 def test_a_calibrated_cascade_keeps_the_accuracy_for_less_on_questions_it_has_not_seen() -> None:
