@@ -13,6 +13,7 @@ class InstantEngine:
 
     model = MODEL
     revision = "instant"
+    number_format = "none"
 
     def submit(self, request: Request) -> Future[Answer]:
         if request.on_text is not None:

@@ -15,6 +15,7 @@ class NumberingEngine:
 
     model = MODEL
     revision = "numbering"
+    number_format = "none"
 
     def __init__(self) -> None:
         self._numbers = count()

@@ -173,13 +173,12 @@ def engine_fingerprint(resident: Resident) -> str:
     return fingerprint(
         {
             "revision": resident.engine.revision,
+            "number_format": resident.engine.number_format,
             "normaliser": NORMALISER_VERSION,
             **{
                 name: getattr(settings, name)
                 for name in (
                     "engine",
-                    "device",
-                    "dtype",
                     "max_pixels",
                     "max_new_tokens",
                     "feature_cache_format",

@@ -20,6 +20,8 @@ from tests.desk import PIXEL, Desk, image, line
 from tests.mill import Counted, Mill
 from workers.engine.base import Answer, Note, Request, Usage
 from workers.engine.fake import FakeEngine
+from workers.pool import Resident
+from workers.recording import engine_fingerprint
 
 ASKED = [{"type": "text", "text": "Which colour?"}]
 
@@ -132,6 +134,17 @@ def test_another_engine_is_asked_anew(mill: Mill, desk: Desk) -> None:
     assert mill.runs == 1
     ask(mill, desk, same(1))
     assert mill.runs == 1
+
+
+def test_an_engine_is_known_by_what_its_settings_came_to(settings: Settings) -> None:
+    def name(number_format: str, device: str) -> str:
+        engine = FakeEngine(number_format=number_format)
+        with closing(engine):
+            own = settings.model_copy(update={"device": device})
+            return engine_fingerprint(Resident(engine, own))
+
+    assert name("cuda bfloat16", "auto") == name("cuda bfloat16", "cuda:1")
+    assert name("cuda bfloat16", "auto") != name("cpu float32", "auto")
 
 
 def test_a_tenant_is_given_nobody_elses_answers(

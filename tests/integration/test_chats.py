@@ -48,6 +48,7 @@ class Endless:
 
     model = "demo"
     revision = "endless-1"
+    number_format = "none"
 
     def __init__(self) -> None:
         self.answers: list[Future[Answer]] = []

@@ -37,6 +37,7 @@ class FakeEngine:
         *,
         model: str = "fake",
         revision: str = "fake-1",
+        number_format: str = "none",
         answer: Callable[[Request], str | Answer] = echo,
         gate: threading.Event | None = None,
         pieces: Callable[[str], Iterable[str]] = words,
@@ -44,6 +45,7 @@ class FakeEngine:
     ) -> None:
         self.model = model
         self.revision = revision
+        self.number_format = number_format
         self.submitted: list[Request] = []
         self.joined: list[Request] = []
         self._answer = answer

@@ -37,6 +37,7 @@ class Checkpoint:
     tokenizer: PreTrainedTokenizerBase
     preprocessor: Preprocessor
     revision: str
+    number_format: str  # with the kind of device, such as `cpu int8`
     context: int  # tokens: prompt and answer together
     end_ids: frozenset[int]
     feature_levels: int  # the pooled output and the DeepStack levels
@@ -65,6 +66,7 @@ def load_checkpoint(
         tokenizer=tokenizer,
         preprocessor=read_preprocessor(folder, max_pixels=max_pixels),
         revision=read_revision(folder),
+        number_format=f"{model.device.type} {dtype if dtype == 'int8' else str(model.dtype)}",
         context=text.max_position_embeddings,
         end_ids=read_end_ids(generation, tokenizer),
         feature_levels=1 + len(vision.deepstack_visual_indexes),

@@ -72,6 +72,7 @@ class RemoteEngine:
         except BaseException:
             self.close()
             raise
+        self.number_format = "remote"  # whatever it is there: `revision` must tell
         self._speaks = dialect(str(entry.get("owned_by")))
         self.revision = revision or f"remote:{entry.get('root') or entry['id']}"
 

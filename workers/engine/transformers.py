@@ -123,6 +123,7 @@ class TransformersEngine:
     ) -> None:
         self.model = name
         self.revision = checkpoint.revision
+        self.number_format = checkpoint.number_format
         self._cache = cache
         self._observer = observer
         prefixes = PrefixCache(budget=prefix_cache_bytes, limit=kv_bytes)

@@ -47,16 +47,18 @@ def open_engine(
     """
     outline = read_outline(model, max_pixels=max_pixels)
     on_gpu = _has_gpu()
+    chosen = dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
     arguments = engine_arguments(
         settings,
         folder=outline.folder,
-        dtype=dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32",
+        dtype=chosen,
         on_gpu=on_gpu,
         max_pixels=outline.preprocessor.max_pixels,
     )
     return VllmEngine(
         name=name or model.rstrip("/").rsplit("/", 1)[-1],
         outline=outline,
+        number_format=f"{'gpu' if on_gpu else 'cpu'} {chosen}",
         arguments=arguments,
         normaliser=normaliser,
         observer=observer,
@@ -74,6 +76,7 @@ class VllmEngine:
         *,
         name: str,
         outline: Outline,
+        number_format: str,
         arguments: Arguments,
         normaliser: str,
         observer: Observer,
@@ -83,6 +86,7 @@ class VllmEngine:
     ) -> None:
         self.model = name
         self.revision = outline.revision
+        self.number_format = number_format
         self._end_ids = outline.end_ids
         self._on_death = on_death
         self._stall_s = stall_s

@@ -43,6 +43,13 @@ def test_a_cpu_runs_in_fp32_unless_told_otherwise(folder: Path) -> None:
     assert load_checkpoint(str(folder), dtype="bfloat16").model.dtype == torch.bfloat16
 
 
+def test_the_number_format_is_what_the_settings_came_to(folder: Path) -> None:
+    assert load_checkpoint(str(folder)).number_format == "cpu torch.float32"
+    assert load_checkpoint(str(folder), device="cpu", dtype="float32").number_format == "cpu torch.float32"
+    assert load_checkpoint(str(folder), dtype="bfloat16").number_format == "cpu torch.bfloat16"
+    assert load_checkpoint(str(folder), dtype="int8").number_format == "cpu int8"
+
+
 def test_bf16_answers_too(folder: Path) -> None:
     engine = open_engine(
         model=str(folder), normaliser="1", observer=Recorder(), dtype="bfloat16", torch_threads=1
