@@ -100,8 +100,8 @@ def connect(site: Site) -> httpx.Client:
     )
 
 
-def submit(http: httpx.Client, file: Path) -> Any:
-    """Upload a file and make a batch of it; the batch."""
+def submit(http: httpx.Client, file: Path, **more: Any) -> Any:
+    """Upload a file and make a batch of it, with whatever it is to have besides; the batch."""
     with file.open("rb") as lines:
         form = {"file": ("bench.jsonl", lines, "application/jsonl")}
         uploaded = http.post("/files", data={"purpose": "batch"}, files=form).raise_for_status().json()
@@ -109,6 +109,7 @@ def submit(http: httpx.Client, file: Path) -> Any:
         "input_file_id": uploaded["id"],
         "endpoint": "/v1/chat/completions",
         "completion_window": "24h",
+        **more,
     }
     return http.post("/batches", json=wish).raise_for_status().json()
 

@@ -1,42 +1,44 @@
 """A nightly sweep: 10,000 images, then a hundredth changed, added and deleted, and what the next run asks."""
 
 import argparse
-import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from random import Random
+from typing import Any
 
 import httpx
-from PIL import Image
 
 from app.config import Settings
 from app.local.seaweed import ACCESS_KEY_ID
 from app.local.servers import Broker
 from app.objects import ObjectStore
-from bench import repeats
-from bench.queue_site import Servers, Site, open_servers, open_site
+from bench import cascade, repeats
+from bench.queue_site import MODULES, Servers, Site, open_servers, open_site
+from bench.sweep_pictures import COLOURS, colour_of, name, picture
 
 IMAGES, SHARE, JOBS = 10_000, 0.01, 20_000
 SOURCES, PREFIX = "photos", "incoming/"
 ROLES = ("api", "dispatcher", "fetcher", "worker")
 POLL_S, LONGEST_S = 0.5, 1_800.0
 ENDED = ("completed", "failed", "cancelled")
-QUESTION = {"name": "colour", "ask": "Which colour is it?"}
+WORKER = {**MODULES, "worker": "bench.sweep_worker"}
+QUESTION = {"name": "colour", "ask": "Which colour is it?", "choices": sorted(COLOURS)}
+PAGE = 1000
 
 
 @dataclass(frozen=True)
 class SecondRun:
-    """What the run after the changes has asked, of what the first one asked, and what it got wrong."""
+    """What the run after the changes has asked and taken of the model; ratios are of the first run's."""
 
     asked: int
     ratio: float
+    model_s_ratio: float
     first_s: float
     second_s: float
     expected: int
+    labels: int  # of the pictures that there are now, all of them right
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Bucket:
     store: ObjectStore
 
     def put(self, number: int, version: int) -> None:
-        self.store.put(name(number), picture(number, version), content_type="image/png")
+        self.store.put(PREFIX + name(number), picture(number, version), content_type="image/png")
 
     def fill(self, numbers: Iterator[int] | range, *, version: int = 0) -> None:
         with ThreadPoolExecutor(16) as threads:
@@ -54,15 +56,15 @@ class Bucket:
 
     def remove(self, numbers: range) -> None:
         with ThreadPoolExecutor(16) as threads:
-            list(threads.map(lambda number: self.store.delete(name(number)), numbers))
+            list(threads.map(lambda number: self.store.delete(PREFIX + name(number)), numbers))
 
 
 def measure_second_run(servers: Servers, *, images: int = IMAGES, share: float = SHARE) -> SecondRun:
-    """Two runs of one sweep on processes of their own, an instant engine behind them."""
+    """Two runs of one sweep on processes of their own, whose engine names the colour of a picture."""
     part = max(1, round(images * share))
     with (
         open_source(servers) as bucket,
-        open_site(servers, Broker.REDIS, ROLES, s3_source_buckets=SOURCES) as site,
+        open_site(servers, Broker.REDIS, ROLES, WORKER, s3_source_buckets=SOURCES) as site,
     ):
         bucket.fill(range(images))
         with httpx.Client(headers={"Authorization": f"Bearer {site.key}"}, timeout=60) as http:
@@ -73,8 +75,18 @@ def measure_second_run(servers: Servers, *, images: int = IMAGES, share: float =
             bucket.remove(range(images - part, images))
             second, second_s = run(http, path)
             check(second["item_counts"], images, part)
+            labels = check_labels(read_labels(http, site), wanted_labels(images, part))
+            taken = model_s(http, site)
     asked, before = second["request_counts"]["asked"], first["request_counts"]["asked"]
-    return SecondRun(asked, asked / before, first_s, second_s, expected=2 * part)
+    return SecondRun(
+        asked=asked,
+        ratio=asked / before,
+        model_s_ratio=taken[second["id"]] / taken[first["id"]],
+        first_s=first_s,
+        second_s=second_s,
+        expected=2 * part,
+        labels=labels,
+    )
 
 
 def create(http: httpx.Client, site: Site) -> str:
@@ -88,7 +100,7 @@ def create(http: httpx.Client, site: Site) -> str:
     return f"{site.url}/sweeps/{answered(http.post(f'{site.url}/sweeps', json=wish))['id']}"
 
 
-def run(http: httpx.Client, path: str) -> tuple[dict[str, dict[str, int]], float]:
+def run(http: httpx.Client, path: str) -> tuple[dict[str, Any], float]:
     """A run to its end, and the seconds that it took."""
     started = time.monotonic()
     made = answered(http.post(f"{path}/run"))
@@ -109,6 +121,50 @@ def check(counts: dict[str, int], images: int, part: int) -> None:
         raise SystemExit(f"the second run found {counts}, not {wanted}")
 
 
+def wanted_labels(images: int, part: int) -> dict[str, str]:
+    """What the pictures show that there are after the changes."""
+    found = {name(number): colour_of(number, int(number < part)) for number in range(images - part)}
+    return found | {name(number): colour_of(number, 0) for number in range(images, images + part)}
+
+
+def read_labels(http: httpx.Client, site: Site) -> dict[str, str]:
+    """The newest label of every picture that was ever asked about."""
+    found: dict[str, str] = {}
+    after: dict[str, str] = {}
+    while True:
+        query = {"question": QUESTION["name"], "limit": PAGE, **after}
+        page = answered(http.get(f"{site.url}/answers", params=query))
+        for one in page["data"]:
+            found.setdefault(one["item"].removeprefix(PREFIX), one["label"])
+        if not page["has_more"]:
+            return found
+        after = {"after": page["last_id"]}
+
+
+def check_labels(found: Mapping[str, str], wanted: Mapping[str, str]) -> int:
+    """Every picture must have the label of what it shows now; how many there are."""
+    wrong = [one for one, label in wanted.items() if found.get(one) != label]
+    if wrong:
+        raise SystemExit(
+            f"{len(wrong)} labels are wrong, the first that of {wrong[0]}: {found.get(wrong[0])}"
+        )
+    return len(wanted)
+
+
+def model_s(http: httpx.Client, site: Site) -> dict[str, float]:
+    """What the batches of each run took of the model's time."""
+    found: dict[str, float] = {}
+    after: dict[str, str] = {}
+    while True:
+        page = answered(http.get(f"{site.url}/batches", params=after))
+        for batch in page["data"]:
+            of_run = batch["metadata"]["vqueue_sweep_run"]
+            found[of_run] = found.get(of_run, 0.0) + batch["vqueue"]["model_seconds"]
+        if not page["has_more"]:
+            return found
+        after = {"after": page["last_id"]}
+
+
 @contextmanager
 def open_source(servers: Servers) -> Iterator[Bucket]:
     """A bucket of its own."""
@@ -126,20 +182,7 @@ def open_source(servers: Servers) -> Iterator[Bucket]:
         store.close()
 
 
-def name(number: int) -> str:
-    return f"{PREFIX}{number:06d}.png"
-
-
-def picture(number: int, version: int) -> bytes:
-    """A small picture that no other one is like."""
-    seed = hashlib.sha256(f"{number} {version}".encode()).digest()
-    raster = Image.frombytes("RGB", (8, 8), Random(seed).randbytes(8 * 8 * 3))
-    data = BytesIO()
-    raster.save(data, "PNG")
-    return data.getvalue()
-
-
-def answered(answer: httpx.Response) -> dict[str, dict[str, int]]:
+def answered(answer: httpx.Response) -> Any:
     if answer.status_code != 200:
         raise SystemExit(f"{answer.request.url} answered {answer.status_code}: {answer.text}")
     return answer.json()
@@ -153,15 +196,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=IMAGES)
     parser.add_argument("--jobs", type=int, default=JOBS, help="of the batch that repeats its questions")
+    parser.add_argument("--sample", type=int, default=cascade.SAMPLE, help="labelled, for the cascade")
+    parser.add_argument("--questions", type=int, default=cascade.QUESTIONS, help="that judge the cascade")
     options = parser.parse_args()
     with open_servers([Broker.REDIS]) as servers:
         found = measure_second_run(servers, images=options.images)
         days = repeats.measure(servers, options.jobs)
+        both = cascade.measure(servers, sample=options.sample, questions=options.questions)
     print(f"first run {found.first_s:.1f} s, second run {found.second_s:.1f} s, of {options.images:,} images")
     print(f"asked {found.asked} where {found.expected} had to be asked")
+    print(f"model seconds of the second run, of the first one's: {found.model_s_ratio:.4f}")
+    print(f"labels: {found.labels:,} pictures, all right after the second run")
     print(f"repeats: {repeats.told(*days)}")
+    print("\n".join([both.calibrated, *cascade.table(both)]))
     runs = "/".join(f"{day.runs / day.jobs:.3f}" for day in days)
-    print(f"sweep: {line(found)} repeat_model_runs={runs}")
+    print(f"sweep: {line(found)} repeat_model_runs={runs} {cascade.told(both, before='cascade_')}")
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from torch.utils.data import Dataset
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from demo.model import MAX_PIXELS, MIN_PIXELS
+from demo.model import TOKEN_AREA, Size
 from demo.pictures import as_jpeg, draw
 from demo.products import ALL_KINDS, FIRST_HELD_OUT_SEED, KINDS, VALUES, Kind, Product, product_for
 from demo.questions import json_answer, json_kinds, json_request, question_for, right_answer, yes_no
 
 PATCH = 16
 SECOND = 50_000_000  # from a picture's seed to that of the one beside it
+AGAIN = 10**12  # from a row's seed to that of the next row about its picture
 OPEN = "<|im_start|>user\n"
 TURN = "<|im_end|>\n<|im_start|>assistant\n"
 END = "<|im_end|>"
@@ -52,10 +53,17 @@ class _Row:
 
 
 class Samples(Dataset[Batch]):
-    """Batch number n of a training run, always the same for the same seed."""
+    """Batch number n of a training run, always the same for the same seed.
 
-    def __init__(self, tokenizer: Qwen2Tokenizer, seed: int, rows: int) -> None:
-        self._tokenizer = tokenizer
+    `drawn` batches have pictures of their own; those after them show these again, in another light and with
+    other questions. They are kept in memory, 50 kB a picture of the small model.
+    """
+
+    def __init__(
+        self, tokenizer: Qwen2Tokenizer, shape: Size, seed: int, rows: int, drawn: int = 10**9
+    ) -> None:
+        self._tokenizer, self._shape, self._drawn = tokenizer, shape, drawn
+        self._kept: dict[int, _Shown] = {}
         self._image_pad = tokenizer.encode("<|image_pad|>")[0]
         self._vision_start = tokenizer.encode("<|vision_start|>")
         self._vision_end = tokenizer.encode("<|vision_end|>")
@@ -67,26 +75,34 @@ class Samples(Dataset[Batch]):
     def __getitem__(self, number: int) -> Batch:
         shown: list[_Shown] = []
         rows: list[_Row] = []
-        for seed in range(self._first + number * self._rows, self._first + (number + 1) * self._rows):
-            pictures, row = self._row(seed)
+        again, place = divmod(number, self._drawn)
+        for seed in range(self._first + place * self._rows, self._first + (place + 1) * self._rows):
+            pictures, row = self._row(seed, again)
             shown += pictures
             rows.append(row)
         return _collate(shown, rows)
 
-    def _row(self, seed: int) -> tuple[list["_Shown"], _Row]:
+    def _row(self, picture: int, again: int) -> tuple[list["_Shown"], _Row]:
+        seed = picture + again * AGAIN
         rng = random.Random(f"row {seed}")
         opening = f"<|im_start|>system\n{rng.choice(SYSTEMS)}{END}\n" if rng.random() < 0.2 else ""
         opening += OPEN
-        shown = [_Shown.of(seed)]
+        shown = [self._shown(picture, again)]
         asked = _questions(shown[0].product, seed, rng)
         layout = rng.random()
         if layout < 0.1:
             question, answer = rng.choice(asked)
             return shown, self._pack(opening + question, shown, [("", answer)])
         if layout < 0.2:
-            shown.append(_Shown.of(seed + SECOND))
+            shown.append(self._shown(picture + SECOND, again))
             return shown, self._pack(opening, shown, rng.sample(_pair_questions(shown, seed), 5))
         return shown, self._pack(opening, shown, asked)
+
+    def _shown(self, seed: int, again: int) -> "_Shown":
+        found = self._kept.get(seed) or _Shown.of(seed, self._shape)
+        if self._drawn < 10**9:
+            self._kept[seed] = found
+        return found.relit(random.Random(f"light {seed} {again}")) if again else found
 
     def _pack(self, opening: str, shown: Sequence["_Shown"], asked: Sequence[tuple[str, str]]) -> _Row:
         """One row: the shared prefix once, then every question as a branch of its own."""
@@ -118,9 +134,19 @@ class _Shown:
     pixels: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, seed: int) -> "_Shown":
+    def of(cls, seed: int, shape: Size) -> "_Shown":
         product = product_for(seed, held_out=False)
-        return cls(product, _pixels(product, seed))
+        return cls(product, _pixels(product, seed, shape))
+
+    def relit(self, rng: random.Random) -> "_Shown":
+        """The same product a few pixels aside, in another light."""
+        moved = np.pad(self.pixels, ((4, 4), (4, 4), (0, 0)), mode="edge")
+        height, width, _ = self.pixels.shape
+        y, x = rng.randint(0, 8), rng.randint(0, 8)
+        tint = np.array([rng.uniform(0.94, 1.06) for _ in range(3)], np.float32)
+        noise = np.random.default_rng(rng.getrandbits(48)).standard_normal((height, width, 3), np.float32)
+        lit = moved[y : y + height, x : x + width] * tint + noise * np.float32(rng.uniform(0, 5))
+        return _Shown(self.product, np.clip(lit, 0, 255).astype(np.uint8))
 
     @property
     def tokens(self) -> tuple[int, int]:
@@ -151,14 +177,16 @@ def _pair_questions(shown: Sequence[_Shown], seed: int) -> list[tuple[str, str]]
     return asked
 
 
-def _pixels(product: Product, seed: int) -> NDArray[np.uint8]:
+def _pixels(product: Product, seed: int, shape: Size) -> NDArray[np.uint8]:
     """The picture after JPEG and the processor's resize, now and then with another budget."""
     rng = random.Random(f"pixels {seed}")
     picture = draw(product, seed)
     if rng.random() < 0.7:
         picture = Image.open(io.BytesIO(as_jpeg(picture, rng.randint(60, 96))))
-    most = MAX_PIXELS if rng.random() < 0.85 else rng.randint(25, 64) * 1024
-    height, width = smart_resize(picture.height, picture.width, 32, MIN_PIXELS, most)
+    least, most = shape.tokens
+    if rng.random() >= 0.85:
+        most = rng.randint(least, most * 16 // 9)
+    height, width = smart_resize(picture.height, picture.width, 32, least * TOKEN_AREA, most * TOKEN_AREA)
     return np.asarray(picture.resize((width, height), Image.Resampling.BICUBIC))
 
 

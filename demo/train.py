@@ -1,4 +1,4 @@
-"""Trains the demo model from scratch on the CPU."""
+"""Trains a demo model from scratch on the CPU."""
 
 import argparse
 import math
@@ -13,20 +13,48 @@ from torch.utils.data import DataLoader
 from transformers import Qwen3VLForConditionalGeneration
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
-from demo.model import TEXT_WIDTH, demo_config, save
+from demo.model import SIZES, TEXT_WIDTH, demo_config, save, thinned
 from demo.products import ALL_KINDS, VALUES
 from demo.samples import Batch, Samples
 from demo.tokenizer import build_tokenizer
 
 LOG_EVERY = 20
+# As the committed models were made. Drawing takes most of a small model's time.
+USUAL = {
+    "full": {
+        "out": Path("models/demo"),
+        "steps": 2635,
+        "phases": [700, 950, 1800, 1850, 2200],
+        "minutes": 58.0,
+        "text_rate": 1e-3,
+        "vision_rate": 1.6e-3,
+        "threads": 2,
+        "workers": 1,
+    },
+    "small": {
+        "out": Path("models/demo-small"),
+        "begin": Path("models/demo"),
+        "steps": 1000,
+        "drawn": 200,
+        "phases": [0],
+        "minutes": 23.0,
+        "text_rate": 8e-4,
+        "vision_rate": 1.2e-3,
+        "threads": 1,
+        "workers": 2,
+    },
+}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Everything that decides what comes out of a run."""
 
+    size: str  # a name of SIZES
+    begin: Path | None  # the full model whose weights it begins with
     seed: int
     steps: int
+    drawn: int  # batches with pictures of their own; later ones show these again
     phases: tuple[int, ...]  # steps at which training switches: eyes only, answers, eyes only, ...
     rows: int
     text_rate: float
@@ -71,9 +99,13 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         torch.manual_seed(recipe.seed)
-        self.recipe, self.folder = recipe, folder
+        self.recipe, self.folder, self.shape = recipe, folder, SIZES[recipe.size]
         self.tokenizer = build_tokenizer()
-        self.model = Qwen3VLForConditionalGeneration(demo_config(self.tokenizer))
+        self.model = (
+            thinned(self.tokenizer, self.shape, recipe.begin)
+            if recipe.begin
+            else Qwen3VLForConditionalGeneration(demo_config(self.tokenizer, self.shape))
+        )
         # The fused attention's backward pass takes a third of a step where a mask is given.
         self.model.set_attn_implementation({"text_config": "eager", "vision_config": "sdpa"})
         self.probes = Probes(TEXT_WIDTH)
@@ -121,7 +153,7 @@ class Trainer:
 
     def run(self, workers: int) -> None:
         """Trains to the last step, logging and keeping the state on the way."""
-        samples = Samples(self.tokenizer, self.recipe.seed, self.recipe.rows)
+        samples = Samples(self.tokenizer, self.shape, self.recipe.seed, self.recipe.rows, self.recipe.drawn)
         numbers = range(self.step, self.recipe.steps)
         loader = DataLoader(samples, batch_size=None, sampler=numbers, num_workers=workers, prefetch_factor=4)
         started, before = time.monotonic(), self.spent
@@ -200,29 +232,41 @@ def answer_loss(
 
 def main() -> None:
     """Command line of scripts/train_demo_model."""
-    parser = argparse.ArgumentParser(description="Train the demo model from scratch.")
-    parser.add_argument("--out", type=Path, default=Path("models/demo"))
+    parser = argparse.ArgumentParser(description="Train a demo model from scratch.")
+    parser.add_argument("--size", choices=SIZES, default="full")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--begin", type=Path)
     parser.add_argument("--work", type=Path, default=Path(".vqueue/demo-training"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=2635)
-    parser.add_argument("--phases", type=int, nargs="+", default=[700, 950, 1800, 1850, 2200])
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--drawn", type=int)
+    parser.add_argument("--phases", type=int, nargs="+")
     parser.add_argument("--rows", type=int, default=32)
-    parser.add_argument("--minutes", type=float, default=58)
-    parser.add_argument("--text-rate", type=float, default=1e-3)
-    parser.add_argument("--vision-rate", type=float, default=1.6e-3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--text-rate", type=float)
+    parser.add_argument("--vision-rate", type=float)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--workers", type=int)
+    parser.set_defaults(**USUAL[parser.parse_known_args()[0].size])
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     given.work.mkdir(parents=True, exist_ok=True)
     recipe = Recipe(
-        given.seed, given.steps, tuple(given.phases), given.rows,
-        given.text_rate, given.vision_rate, given.minutes,
-    )  # fmt: skip
+        size=given.size,
+        begin=given.begin,
+        seed=given.seed,
+        steps=given.steps,
+        drawn=given.drawn or given.steps,
+        phases=tuple(given.phases),
+        rows=given.rows,
+        text_rate=given.text_rate,
+        vision_rate=given.vision_rate,
+        minutes=given.minutes,
+    )
     trainer = Trainer(recipe, given.work)
     trainer.resume()
     trainer.run(given.workers)
-    save(trainer.model, trainer.tokenizer, given.out)
+    save(trainer.model, trainer.tokenizer, trainer.shape, given.out)
     trainer.forget()
 
 

@@ -1,5 +1,6 @@
 """A mill for tests: batches go through ingest, a dispatcher and a runner, without a broker between them."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from itertools import count
@@ -14,8 +15,9 @@ from app.finalize import Finalize
 from app.ingest import Ingest
 from app.objects import ObjectStore
 from app.store import answer_cache, workers
+from app.store.images import ImageRow
 from tests.broker import Broker
-from workers.engine.base import Image, Request
+from workers.engine.base import Engine, Image, Request
 from workers.engine.fake import FakeEngine
 from workers.leases import Leases
 from workers.pool import EnginePool, Resident
@@ -29,9 +31,17 @@ PIXELS = np.zeros((4, 4, 3), np.uint8)
 class Mill:
     """One dispatcher and one worker, each step asked for. `engine` may be another one later."""
 
-    def __init__(self, *, sessions: Sessions, objects: ObjectStore, settings: Settings) -> None:
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        objects: ObjectStore,
+        settings: Settings,
+        read_image: Callable[[ImageRow], Image] = lambda row: Image.of(row.content_hash, PIXELS),
+    ) -> None:
         self.sessions = sessions
         self.settings = settings
+        self._read_image = read_image
         self.broker = Broker()
         self.dispatcher = Dispatcher(sessions=sessions, sender=self.broker, settings=settings)
         self._stack = ExitStack()
@@ -44,14 +54,18 @@ class Mill:
     def use(self, engine: FakeEngine, *others: FakeEngine) -> None:
         """The worker starts anew, with this engine, and others for further models."""
         self.engine = engine
-        for one in (engine, *others):
+        self.install(engine, *others)
+
+    def install(self, *engines: Engine) -> None:
+        """The same with engines of any kind, whose requests are not counted."""
+        for one in engines:
             self._stack.callback(one.close)
-        residents = {one.model: Resident(one, self.settings) for one in (engine, *others)}
+        residents = {one.model: Resident(one, self.settings) for one in engines}
         self.runner = Runner(
             sessions=self.sessions,
             pool=EnginePool(residents),
             leases=Leases(sessions=self.sessions, worker="w1", settings=self.settings),
-            read_image=lambda row: Image.of(row.content_hash, PIXELS),
+            read_image=self._read_image,
             readers=self._readers,
             urgent_readers=self._readers,
             settings=self.settings,
