@@ -29,6 +29,7 @@ NO_SETTINGS = frozenset(
         "VQUEUE_TORCH_INDEX",
         "VQUEUE_PYTHON",
         "VQUEUE_SKIP_RABBITMQ",
+        "VQUEUE_SKIP_CHROMIUM",
         "VQUEUE_SETUP_S",
         "VQUEUE_REPORTS",
         "VQUEUE_URL",

@@ -66,6 +66,7 @@ export async function swap(url, ids, { push = true } = {}) {
   try {
     take(await load(url, swapping.signal), ids);
     if (push) history.pushState({ swap: ids }, "", url);
+    shown = location.pathname + location.search;
   } catch (error) {
     if (error.name !== "AbortError") location.assign(url);
   } finally {
@@ -128,7 +129,12 @@ document.addEventListener("input", (event) => {
   typing = setTimeout(() => form.requestSubmit(), event.target.tagName === "SELECT" ? 0 : 250);
 });
 
+// A step back; one within the page, such as to its content, is none.
+let shown = location.pathname + location.search;
 addEventListener("popstate", (event) => {
+  const wanted = location.pathname + location.search;
+  if (wanted === shown) return;
+  shown = wanted;
   if (event.state?.swap) swap(location.href, event.state.swap, { push: false });
   else location.reload();
 });

@@ -1,0 +1,90 @@
+"""Fixtures of the browser's tests: Debian's Chromium, a running vqueue, and pages of two sizes."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from sqlalchemy import Engine, text
+
+from app.config import Settings
+from app.db import make_sessions
+from app.models import metadata
+from tests.browser.site import Site, running_site
+
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+# Said by the browser of a page whose status is an error, which some tests want.
+EXPECTED = ("the server responded with a status of",)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    if path is None and os.environ.get("VQUEUE_SKIP_CHROMIUM") == "1":
+        pytest.skip("chromium is not installed and VQUEUE_SKIP_CHROMIUM=1")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def site(settings: Settings, database: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """For all tests of a file; the tables are emptied after them."""
+    sessions = make_sessions(database)
+    with running_site(settings, sessions, tmp_path_factory.mktemp("site")) as running:
+        yield running
+    tables = ", ".join(table.name for table in metadata.sorted_tables)
+    with database.begin() as connection:
+        connection.execute(text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+
+
+@pytest.fixture(params=SIZES)
+def size(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def context(browser: Browser, size: str) -> Iterator[BrowserContext]:
+    width, height = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, has_touch=size == "phone", reduced_motion="reduce"
+    )
+    context.set_default_timeout(60_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+    """Signed in as an admin. Nothing goes wrong in a script, or is refused by the policy, unseen."""
+    page = watched(context)
+    sign_in(page, site, site.admin)
+    yield page
+    assert page_faults(page) == []
+
+
+def watched(context: BrowserContext) -> Page:
+    page = context.new_page()
+    faults: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(part in message.text for part in EXPECTED):
+            faults.append(message.text)
+
+    page.on("console", heard)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.faults = faults
+    return page
+
+
+def page_faults(page: Page) -> list[str]:
+    return page.faults
+
+
+def sign_in(page: Page, site: Site, key: str) -> None:
+    page.goto(f"{site.url}/")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/batches*")
