@@ -104,8 +104,6 @@ def fingerprint(parts: Mapping[str, object]) -> str:
 
 def _digest(*parts: bytes) -> bytes:
     """Each part with its length, so that none runs into the next."""
-    found = sha256(VERSION)
-    for part in parts:
-        found.update(len(part).to_bytes(8, "big"))
-        found.update(part)
-    return found.digest()
+    return sha256(
+        VERSION + b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
+    ).digest()

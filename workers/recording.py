@@ -13,9 +13,8 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.images import NORMALISER_VERSION
 from app.store import answer_cache, labels, records
-from app.store.answer_cache import Kept
 from app.store.jobs import ClaimedJob, Held
-from app.store.records import AnswerRow, EscalateRow, FailureRow, ReturnRow
+from app.store.records import AnswerRow, EscalateRow, FailureRow, Keep, ReturnRow
 from workers.answers import labels_of
 from workers.engine.base import Note
 from workers.pool import EnginePool, Resident
@@ -126,15 +125,8 @@ class Recorder:
     ) -> set[int]:
         """Keep a model's answers and record them; the jobs that they were recorded of."""
         engine = self._pool.resident(model).engine
-        answer_cache.keep_answers(
-            session,
-            [kept(claimed[row.job_id], row) for row in rows if may_be_kept(claimed[row.job_id], row)],
-            model=engine.model,
-            revision=engine.revision,
-            fingerprint=self._prints[model],
-            ttl_s=self._ttl_s,
-        )
-        return records.record_answers(session, rows, model=engine.model, revision=engine.revision)
+        keep = Keep(keys_of(claimed, rows), self._prints[model], self._ttl_s)
+        return records.record_answers(session, rows, model=engine.model, revision=engine.revision, keep=keep)
 
     def _tell(self, found: Outcomes, recorded: Recorded) -> None:
         """Those who wait for the ends of their jobs."""
@@ -153,18 +145,13 @@ def count(found: Outcomes, recorded: Recorded) -> None:
     telemetry.MODEL_SECONDS.inc(sum(row.model_s for row in (*found.answers, *found.unsure)))
 
 
-def may_be_kept(job: ClaimedJob, row: AnswerRow) -> bool:
-    return job.answer_key is not None and not OWN & set(row.notes)
-
-
-def kept(job: ClaimedJob, row: AnswerRow) -> Kept:
-    assert job.answer_key is not None
-    return Kept(
-        key=job.answer_key,
-        tenant_id=job.tenant_id,
-        question_id=question_id(last_words(job.prompt)),
-        answer=row,
-    )
+def keys_of(claimed: Mapping[int, ClaimedJob], rows: Sequence[AnswerRow]) -> dict[int, tuple[bytes, bytes]]:
+    """What the answers that may be kept are found and forgotten by, by job."""
+    return {
+        row.job_id: (key, question_id(last_words(claimed[row.job_id].prompt)))
+        for row in rows
+        if (key := claimed[row.job_id].answer_key) is not None and OWN.isdisjoint(row.notes)
+    }
 
 
 def engine_fingerprint(resident: Resident) -> str:

@@ -9,10 +9,10 @@ from sqlalchemy.orm import Session
 
 from app.answer_keys import MOST_VAIN, VAIN
 from app.states import Priority
+from app.store.arrays import array
 from app.store.jobs import Json
 from app.store.journal import ENDED_BY_BATCH, NOTE_RESULTS
 from app.store.prepared import Prepared
-from app.store.records import AnswerRow, answer_columns
 
 # What a reader of an answer is told where it was kept (docs/answer-cache.md).
 CACHED = "answer_cached"
@@ -20,16 +20,6 @@ NEAR = "near_duplicate"
 NEAR_OF = "near_duplicate_of:"  # and the content hash of the image that was asked about
 # Jobs by `answer_key` whose answers are on their way: also those that go on to a cascade's large model.
 ASKED = "state IN ('queued', 'running', 'ready') AND (state <> 'ready' OR first_answer IS NOT NULL)"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """An answer to keep, and the key that it is found by."""
-
-    key: bytes
-    tenant_id: str
-    question_id: bytes
-    answer: AnswerRow
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ def find_kept(session: Session, wanted: Sequence[tuple[bytes, str]]) -> dict[byt
             JOIN answer_cache USING (key, fingerprint) WHERE expires_at > now()
             """
         ),
-        {"keys": [key for key, _ in wanted], "prints": [fingerprint for _, fingerprint in wanted]},
+        {"keys": array(key for key, _ in wanted), "prints": array(fingerprint for _, fingerprint in wanted)},
     )
     return {bytes(row.key): row.fingerprint for row in rows}
 
@@ -104,7 +94,7 @@ def find_asked(session: Session, keys: Sequence[bytes]) -> dict[bytes, set[Prior
             WHERE answer_key = ANY(CAST(:keys AS bytea[])) AND {ASKED}
             """  # noqa: S608 - a piece of our own
         ),
-        {"keys": list(keys)},
+        {"keys": array(keys)},
     )
     found: dict[bytes, set[Priority]] = {}
     for key, priority in rows:
@@ -197,70 +187,24 @@ def _notes_of(one: Known) -> list[str]:
     return [CACHED] if one.about is None else [CACHED, NEAR, f"{NEAR_OF}{one.about}"]
 
 
-KEEP = Prepared(
-    "keep_answers",
-    """
-    INSERT INTO answer_cache (key, fingerprint, tenant_id, model, question_id, text, finish_reason,
-                              revision, logprobs, notes, reasoning, model_s, confidence, expires_at)
-    SELECT key, :fingerprint, tenant, :model, question, answer, reason, :revision, logprobs, notes,
-           reasoning, model_s, confidence, now() + :ttl * interval '1 second'
-    FROM unnest(:keys, :tenants, :questions,
-                :texts, :reasons, :logprobs,
-                :notes, :reasonings, :seconds,
-                :confidences)
-         WITH ORDINALITY AS g(key, tenant, question, answer, reason, logprobs, notes, reasoning,
-                              model_s, confidence, place)
-    ORDER BY place
-    ON CONFLICT (key, fingerprint) DO UPDATE SET
-        tenant_id = EXCLUDED.tenant_id, text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason,
-        revision = EXCLUDED.revision, logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes,
-        reasoning = EXCLUDED.reasoning, model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence,
-        created_at = now(), expires_at = EXCLUDED.expires_at
-    """,
-    {
-        "fingerprint": "text",
-        "model": "text",
-        "revision": "text",
-        "ttl": "float8",
-        "keys": "bytea[]",
-        "tenants": "text[]",
-        "questions": "bytea[]",
-        "texts": "text[]",
-        "reasons": "text[]",
-        "logprobs": "json[]",
-        "notes": "json[]",
-        "reasonings": "text[]",
-        "seconds": "float8[]",
-        "confidences": "float8[]",
-    },
-)
-
-
-def keep_answers(
-    session: Session, kept: Sequence[Kept], *, model: str, revision: str, fingerprint: str, ttl_s: float
-) -> None:
-    """Keep answers for `ttl_s` seconds, instead of those that are kept by the same keys.
-
-    In the order of the keys, and before any other lock of the transaction but those on its jobs: two workers
-    that keep the same answers wait for each other in one order.
-    """
-    latest = {one.key: one for one in kept}
-    rows = [latest[key] for key in sorted(latest)]
-    if not rows:
-        return
-    KEEP.execute(
-        session,
-        {
-            "fingerprint": fingerprint,
-            "model": model,
-            "revision": revision,
-            "ttl": ttl_s,
-            "keys": [one.key for one in rows],
-            "tenants": [one.tenant_id for one in rows],
-            "questions": [one.question_id for one in rows],
-            **answer_columns([one.answer for one in rows]),
-        },
-    )
+# For a statement that records answers: keeps those of `given` that have a key, of jobs that are `locked`.
+# In the order of the keys, as two that keep the same answers must wait for each other in one order.
+KEEP = """
+    kept AS (
+        INSERT INTO answer_cache AS known (
+            key, fingerprint, tenant_id, model, question_id, text, finish_reason, revision, logprobs, notes,
+            reasoning, model_s, confidence, expires_at)
+        SELECT DISTINCT ON (g.key) g.key, :fingerprint, locked.tenant_id, :model, g.question, g.answer,
+               g.finish_reason, :revision, g.logprobs, g.notes, g.reasoning, g.model_s, g.confidence,
+               now() + :ttl * interval '1 second'
+        FROM given g JOIN locked ON locked.id = g.id WHERE g.key IS NOT NULL
+        ORDER BY g.key, g.id DESC
+        ON CONFLICT (key, fingerprint) DO UPDATE SET
+            tenant_id = EXCLUDED.tenant_id, text = EXCLUDED.text, finish_reason = EXCLUDED.finish_reason,
+            revision = EXCLUDED.revision, logprobs = EXCLUDED.logprobs, notes = EXCLUDED.notes,
+            reasoning = EXCLUDED.reasoning, model_s = EXCLUDED.model_s, confidence = EXCLUDED.confidence,
+            created_at = now(), expires_at = EXCLUDED.expires_at
+        RETURNING 1)"""
 
 
 RELEASE = Prepared(

@@ -2,12 +2,15 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
-from sqlalchemy import CursorResult, text
+from sqlalchemy import CursorResult
 from sqlalchemy.orm import Session
+
+from app.store.arrays import array
 
 # A plan that was made while a table was small must not be kept until it is large.
 KEPT_S = 10.0
@@ -19,7 +22,8 @@ _PARAMETER = re.compile(r"(?<!:):(\w+)")
 class Prepared:
     """A statement whose `sql` names its parameters as `:name`; `types` has Postgres' type of each.
 
-    Reading and planning a claim or a record of 32 jobs took Postgres as long as the rest of it.
+    Reading and planning a claim or a record of 32 jobs took Postgres as long as the rest of it. Values of
+    array types may be any iterables.
     """
 
     name: str
@@ -39,8 +43,18 @@ class Prepared:
                 connection.invalidate()
                 raise
             kept[self.name] = now + KEPT_S
-        given = ", ".join(f"CAST(:{name} AS {kind})" for name, kind in self.types.items())
-        return connection.execute(text(f"EXECUTE {self.name} ({given})"), values)
+        return connection.exec_driver_sql(self._execute, self._given(values))
+
+    @cached_property
+    def _execute(self) -> str:
+        given = ", ".join(f"CAST(%({name})s AS {kind})" for name, kind in self.types.items())
+        return f"EXECUTE {self.name} ({given})"
+
+    def _given(self, values: Mapping[str, object]) -> dict[str, object]:
+        return {
+            name: array(cast(Iterable[object], values[name])) if kind.endswith("[]") else values[name]
+            for name, kind in self.types.items()
+        }
 
     def _prepare(self) -> str:
         places = {name: f"${number}" for number, name in enumerate(self.types, start=1)}

@@ -1,12 +1,13 @@
 """What came of attempts: answers and failures, recorded once each, and jobs that are handed back."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from app.store.answer_cache import KEEP
 from app.store.jobs import Json
 from app.store.journal import ENDED_BY_BATCH, FAILED, NOTE_RESULTS
 from app.store.prepared import Prepared
@@ -28,6 +29,21 @@ class AnswerRow:
     reasoning: str | None = None
     model_s: float = 0.0  # of the model's time
     confidence: float | None = None  # of the model that a cascade asks first
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which answers go into the answer cache as well, and for how many seconds.
+
+    `keys` has the key and the id of the question of each, by its job; `fingerprint` is the engine's.
+    """
+
+    keys: Mapping[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    fingerprint: str = ""
+    ttl_s: float = 0.0
+
+
+NOTHING = Keep()
 
 
 @dataclass(frozen=True)
@@ -61,22 +77,24 @@ class ReturnRow:
 
 
 # Jobs are looked up by id alone: a plan that goes through the index of running jobs reads what it has of dead
-# entries, which is every job since the last vacuum.
+# entries, which is every job since the last vacuum. Answers are kept between the locks on jobs and those on
+# batches, for which others wait: where a part of a statement begins without being asked for, nobody promises.
 RECORD = Prepared(
     "record_answers",
     f"""
     WITH given AS (
         SELECT * FROM unnest(:ids, :attempts, :texts, :reasons, :prompts, :cached, :completions, :logprobs,
-                             :notes, :reasonings, :seconds, :confidences)
+                             :notes, :reasonings, :seconds, :confidences, :keys, :questions)
         AS g(id, attempt, answer, finish_reason, prompt_tokens, cached_tokens, completion_tokens,
-             logprobs, notes, reasoning, model_s, confidence)),
+             logprobs, notes, reasoning, model_s, confidence, key, question)),
     locked AS (
-        SELECT id, state, attempt FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
+        SELECT id, state, attempt, tenant_id FROM jobs WHERE id = ANY(:ids) ORDER BY id FOR UPDATE),
+    {KEEP},
     ended AS (
         UPDATE jobs SET state = 'completed', finished_at = now(), lease_until = NULL,
                         error_code = NULL, error_message = NULL
         FROM locked JOIN given USING (id, attempt)
-        WHERE jobs.id = locked.id AND locked.state = 'running'
+        WHERE jobs.id = locked.id AND locked.state = 'running' AND (SELECT count(*) FROM kept) >= 0
         RETURNING jobs.id, jobs.batch_id, jobs.final_model, jobs.first_answer),
     stored AS (
         INSERT INTO answers (job_id, text, finish_reason, prompt_tokens, cached_tokens,
@@ -118,40 +136,47 @@ RECORD = Prepared(
         "reasonings": "text[]",
         "seconds": "float8[]",
         "confidences": "float8[]",
+        "keys": "bytea[]",
+        "questions": "bytea[]",
         "model": "text",
         "revision": "text",
+        "fingerprint": "text",
+        "ttl": "float8",
     },
 )
 
 
-def answer_columns(rows: Sequence[AnswerRow]) -> dict[str, list[object]]:
-    """What answers say, an array for each column, wherever they are written."""
-    return {
-        "texts": [row.text for row in rows],
-        "reasons": [row.finish_reason for row in rows],
-        "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
-        "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
-        "reasonings": [row.reasoning for row in rows],
-        "seconds": [row.model_s for row in rows],
-        "confidences": [row.confidence for row in rows],
-    }
+def record_answers(
+    session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str, keep: Keep = NOTHING
+) -> set[int]:
+    """Store answers of jobs that still run as the attempt that made them, and count them; which ones.
 
-
-def record_answers(session: Session, rows: Sequence[AnswerRow], *, model: str, revision: str) -> set[int]:
-    """Store answers of jobs that still run as the attempt that made them, and count them; which ones."""
+    An answer to keep is kept whether or not its job waits for it still.
+    """
     if not rows:
         return set()
+    kept = [keep.keys.get(row.job_id, (None, None)) for row in rows]
     recorded = RECORD.execute(
         session,
         {
             "ids": [row.job_id for row in rows],
             "attempts": [row.attempt for row in rows],
-            **answer_columns(rows),
+            "texts": [row.text for row in rows],
+            "reasons": [row.finish_reason for row in rows],
             "prompts": [row.prompt_tokens for row in rows],
             "cached": [row.cached_tokens for row in rows],
             "completions": [row.completion_tokens for row in rows],
+            "logprobs": [json.dumps(row.logprobs) if row.logprobs is not None else None for row in rows],
+            "notes": [json.dumps(list(row.notes)) if row.notes else None for row in rows],
+            "reasonings": [row.reasoning for row in rows],
+            "seconds": [row.model_s for row in rows],
+            "confidences": [row.confidence for row in rows],
+            "keys": [key for key, _ in kept],
+            "questions": [question for _, question in kept],
             "model": model,
             "revision": revision,
+            "fingerprint": keep.fingerprint,
+            "ttl": keep.ttl_s,
         },
     )
     return set(recorded.scalars())

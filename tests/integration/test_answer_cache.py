@@ -1,10 +1,12 @@
 """A question that was answered is not asked again: in a batch, across batches, until something changes."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from app.answer_keys import MOST_VAIN, CacheMode, question_id
 from app.config import Settings
@@ -18,6 +20,7 @@ from app.store.labels import Filters, count_labels
 from app.sweep import Sweeper
 from tests.desk import PIXEL, Desk, image, line
 from tests.mill import Counted, Mill
+from tests.waiting import eventually
 from workers.engine.base import Answer, Note, Request, Usage
 from workers.engine.fake import FakeEngine
 from workers.pool import Resident
@@ -46,6 +49,18 @@ def ask(mill: Mill, desk: Desk, content: list[str], cache: CacheMode = CacheMode
 def texts(desk: Desk, batch_id: str) -> list[str]:
     rows = desk.result_lines(desk.batch(batch_id).output_file_id)
     return [row["response"]["body"]["choices"][0]["message"]["content"] for row in rows]
+
+
+def is_waited_for(sessions: Sessions) -> bool:
+    """Whether somebody waits for a row that another has locked."""
+    with transaction(sessions) as session:
+        waits = session.execute(
+            text(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+        )
+        return waits.scalar_one() > 0
 
 
 def test_a_question_that_a_batch_repeats_is_asked_once_and_all_get_the_answer(mill: Mill, desk: Desk) -> None:
@@ -338,6 +353,22 @@ def test_answers_that_two_workers_keep_at_once_stand_once(mill: Mill, desk: Desk
     ask(mill, desk, same(3), CacheMode.WRITE)
     assert mill.runs == 3
     assert desk.count("answer_cache") == 1
+
+
+def test_a_worker_that_waits_to_keep_an_answer_holds_up_nobody_at_its_batch(mill: Mill, desk: Desk) -> None:
+    ask(mill, desk, same(1))
+    batch_id = desk.submit(same(1), cache=CacheMode.WRITE)
+    mill.read()
+    mill.send()
+    with ThreadPoolExecutor(1) as worker, transaction(mill.sessions) as session:
+        session.execute(text("SELECT FROM answer_cache FOR UPDATE"))
+        working = worker.submit(mill.work)
+        eventually(lambda: is_waited_for(mill.sessions))
+        session.execute(text("SELECT FROM batches WHERE id = :id FOR UPDATE NOWAIT"), {"id": batch_id})
+        session.rollback()
+        working.result()
+    mill.grind()
+    assert texts(desk, batch_id) == ["1"]
 
 
 def test_an_answer_that_comes_while_the_dispatcher_looks_is_not_asked_for_again(
