@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.alike import look_around
-from app.known import Sight, Sorted, find_keys, sort_out
+from app.known import NO_SIGHT, Sorted, find_keys, sort_out
 from app.labels import read_labels
 from app.store import answer_cache as store
 from app.store.answer_cache import Given
@@ -37,7 +37,7 @@ class KnownAnswers:
         engines = store.read_engines(session)
         sights = look_around(session, candidates, images, keys, sharing)
         wanted = {
-            one.id: [keys[one.id], *(key for key, _ in sights.get(one.id, Sight()).near)]
+            one.id: [keys[one.id], *(key for key, _ in sights.get(one.id, NO_SIGHT).near)]
             for one in candidates
             if one.id in keys
         }

@@ -63,6 +63,14 @@ class Block:
         return [line.custom_id for line in self.lines if line.custom_id is not None]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The parameters of jobs: as JSON, and as they are hashed where answers may be kept."""
+
+    stored: str
+    hashed: bytes | None
+
+
 def encoded(value: Mapping[str, Json]) -> str:
     """JSON as it is stored."""
     return _JSON.encode(value)
@@ -98,15 +106,12 @@ def job_rows(
     cascade: Cascade | None = None,
 ) -> list[JobRow]:
     """One row per line. `images` has a row for every reference (by ref_hash) that is not `unusable`."""
-    # The jobs of a table share their params question by question.
-    params = {id(one): _JSON.encode(one) if one else EMPTY for one in block.params()}
+    asked = _asked(block, cache, cascade)
     rows = [
-        _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable, params)
+        _bad_row(job_id, line) if isinstance(line, BadLine) else _row(job_id, line, images, unusable, asked)
         for job_id, line in zip(job_ids, block.lines, strict=True)
     ]
-    if cascade is not None:
-        rows = [_first_of(cascade, row) for row in rows]
-    return rows if cache is CacheMode.OFF else _hashed(block, rows, cascade)
+    return rows if cascade is None else [_first_of(cascade, row) for row in rows]
 
 
 def duplicates(block: Block, standing: Mapping[str, int]) -> list[tuple[ParsedLine | BadLine, int]]:
@@ -142,21 +147,22 @@ def _first_of(cascade: Cascade, row: JobRow) -> JobRow:
     return replace(row, model=cascade.model, final_model=row.model)
 
 
-def _hashed(block: Block, rows: Sequence[JobRow], cascade: Cascade | None) -> list[JobRow]:
-    """The rows with the hashes that their answers are kept by, where they may be.
+def _asked(block: Block, cache: CacheMode, cascade: Cascade | None) -> dict[int, _Asked]:
+    """The parameters of all jobs of a block, by the ids of their objects.
 
-    An answer that a cascade gives is not what either of its models would give everywhere.
+    The jobs of a table share their objects question by question, and those of most files look alike: each is
+    prepared once. An answer that a cascade gives is not what either of its models would give everywhere.
     """
     also = canonical(cascade.stored()) if cascade is not None else b""
-    params = {id(one): canonical(one) + also for one in block.params() if is_repeatable(one)}
-    return [
-        replace(row, question_hash=question_hash(row.prompt, asked))
-        if isinstance(line, ParsedLine)
-        and row.error is None
-        and (asked := params.get(id(line.request.params))) is not None
-        else row
-        for line, row in zip(block.lines, rows, strict=True)
-    ]
+    found: dict[str, _Asked] = {}
+    by_id: dict[int, _Asked] = {}
+    for one in block.params():
+        stored = _JSON.encode(one) if one else EMPTY
+        if stored not in found:
+            is_hashed = cache is not CacheMode.OFF and is_repeatable(one)
+            found[stored] = _Asked(stored, canonical(one) + also if is_hashed else None)
+        by_id[id(one)] = found[stored]
+    return by_id
 
 
 def _bad_row(job_id: int, line: BadLine) -> JobRow:
@@ -168,7 +174,7 @@ def _row(
     line: ParsedLine,
     images: Mapping[str, WantedImage],
     unusable: Mapping[str, InvalidWork],
-    params: Mapping[int, str],
+    asked: Mapping[int, _Asked],
 ) -> JobRow:
     request = line.request
     keys = [ref_hash(image) for image in request.images]
@@ -177,13 +183,15 @@ def _row(
             error = line.image_error(param, refused.code, refused.message)
             return JobRow(job_id, line.line, line.custom_id, request.model, EMPTY, EMPTY, error=error)
     wanted = [images[key] for key in keys]
+    prompt, params = _JSON.encode(request.prompt), asked[id(request.params)]
     return JobRow(
         id=job_id,
         line=line.line,
         custom_id=line.custom_id,
         model=request.model,
-        prompt=_JSON.encode(request.prompt),
-        params=params[id(request.params)],
+        prompt=prompt,
+        params=params.stored,
         image_ids=[image.id for image in wanted],
         waiting_on=frozenset(image.id for image in wanted if not image.stored),
+        question_hash=None if params.hashed is None else question_hash(prompt, params.hashed),
     )

@@ -28,6 +28,8 @@ _UNSERVED: Mapping[str, Json] = {
 
 def read_constraint(body: Mapping[str, Json]) -> dict[str, Json] | None:
     """As it is stored: one of `json_object`, `choice` and `json_schema`, a JSON text."""
+    if _READERS.keys().isdisjoint(body):
+        return None
     given = [
         (name, found) for name, read in _READERS.items() if (found := read(name, body.get(name))) is not None
     ]

@@ -31,6 +31,7 @@ class Sorted:
     keys: Mapping[int, bytes] = field(default_factory=dict)  # of those that are asked and may be kept
 
 
+NO_SIGHT = Sight()
 NO_SIGHTS: Mapping[int, Sight] = MappingProxyType({})
 
 
@@ -98,7 +99,7 @@ def _kept_of(job_id: int, key: bytes, kept: Mapping[bytes, str], sights: Mapping
     """The answer about the job's own image, else about the nearest one that looks the same."""
     if key in kept:
         return Known(job_id, key, kept[key])
-    near = sights[job_id].near if job_id in sights else ()
+    near = sights.get(job_id, NO_SIGHT).near
     return next((Known(job_id, other, kept[other], name) for other, name in near if other in kept), None)
 
 
@@ -106,6 +107,6 @@ def _awaited(
     job_id: int, key: bytes, best: Mapping[bytes, int], rank: int, sights: Mapping[int, Sight]
 ) -> bytes | None:
     """What the job is to wait by, if by anything."""
-    sight = sights.get(job_id, Sight())
+    sight = sights.get(job_id, NO_SIGHT)
     keys = [key, *(other for other, _ in sight.near)]
     return next((one for one in keys if best.get(one, rank + 1) <= rank), sight.unseen)

@@ -60,6 +60,8 @@ def labels_of(
 
 def storable(text: str) -> str:
     """Text as Postgres can hold it: no NUL, no lone surrogate; both become U+FFFD."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,7 +1,7 @@
 """From a job's stored prompt and params to the request that the engine takes. Pure."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.answer_keys import SHARED
@@ -45,7 +45,14 @@ def expect_uses(claimed: Sequence[ClaimedJob], awaited: Collection[int]) -> dict
     }
 
 
-def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings) -> Request:
+def read_request(
+    job: ClaimedJob,
+    images: tuple[Image, ...],
+    settings: Settings,
+    *,
+    deadline: float | None = None,
+    on_text: Callable[[str], None] | None = None,
+) -> Request:
     """The engine's view of a job; FatalWork if what is stored is not what ingest writes."""
     try:
         return Request(
@@ -60,6 +67,8 @@ def read_request(job: ClaimedJob, images: tuple[Image, ...], settings: Settings)
             near_duplicates=job.near_duplicates,
             warm=job.warm,
             urgent=job.priority is Priority.INTERACTIVE,
+            deadline=deadline,
+            on_text=on_text,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise FatalWork("bad_prompt", f"The stored prompt cannot be read: {error!r}.") from error

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -126,8 +125,9 @@ class Runner:
         claimed = self._through_outages(
             "claim", lambda: self._claim_once(job_ids), left_s=lambda: patience - time.monotonic()
         )
+        waits = telemetry.STAGE_SECONDS.labels("queue")
         for job in claimed:
-            telemetry.STAGE_SECONDS.labels("queue").observe(job.waited_s)
+            waits.observe(job.waited_s)
         log.info("chunk_claimed", jobs=len(claimed), given=len(job_ids))
         return claimed
 
@@ -199,8 +199,10 @@ class Runner:
             return refused
 
     def _request(self, job: ClaimedJob, decoded: tuple[Image, ...], settings: Settings) -> Request:
-        return replace(
-            read_request(job, decoded, settings),
+        return read_request(
+            job,
+            decoded,
+            settings,
             deadline=None if job.left_s is None else time.monotonic() + job.left_s,
             on_text=self._teller.listener(job) if self._teller is not None else None,
         )

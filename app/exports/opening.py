@@ -11,7 +11,6 @@ from app.errors import Conflict, Overloaded
 from app.exports.columns import Cells, Column
 from app.exports.formats import in_blocks, write_csv, write_ndjson
 from app.exports.jobs import COLUMNS, job_cells, result_lines
-from app.exports.parquet import write_parquet
 from app.exports.reading import JobReader
 from app.exports.tables import ROW_COLUMNS, AskedRow, asked_rows, joined, with_answers
 from app.objects import ObjectMissing, ObjectStore
@@ -51,6 +50,13 @@ class Columns(StrEnum):
     ANSWERS = "answers"  # without the input's
 
 
+def _write_parquet(columns: Sequence[Column], rows: Iterable[Cells]) -> Iterator[bytes]:
+    """Imported by who writes such a file: pyarrow takes 30 MiB of every process that has it."""
+    from app.exports.parquet import write_parquet
+
+    return write_parquet(columns, rows)
+
+
 CONTENT_TYPES: Mapping[Format, str] = {
     Format.CSV: "text/csv; charset=utf-8",
     Format.PARQUET: "application/vnd.apache.parquet",
@@ -59,7 +65,7 @@ CONTENT_TYPES: Mapping[Format, str] = {
 }
 WRITERS: Mapping[Format, Callable[[Sequence[Column], Iterable[Cells]], Iterator[bytes]]] = {
     Format.CSV: write_csv,
-    Format.PARQUET: write_parquet,
+    Format.PARQUET: _write_parquet,
     Format.NDJSON: write_ndjson,
 }
 STATES: Mapping[Rows, frozenset[JobState]] = {

@@ -150,20 +150,18 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
 
 def draw_job_ids(session: Session, count: int) -> Sequence[int]:
     """Ids for rows that are written by COPY, in rising order."""
-    return (
-        session.execute(
-            text("SELECT nextval('jobs_id_seq') FROM generate_series(1, :count)"), {"count": count}
-        )
-        .scalars()
-        .all()
+    drawn = session.execute(
+        text("SELECT array_agg(nextval('jobs_id_seq')) FROM generate_series(1, :count)"), {"count": count}
     )
+    return drawn.scalar_one() or ()
 
 
 def copy_jobs(session: Session, task: IngestTask, rows: Iterable[JobRow]) -> None:
     """Add the rows of a block, and what they wait for. Raises DuplicateLines."""
     jobs, waits = StringIO(), StringIO()
+    shared = _Shared.of(task)
     for row in rows:
-        jobs.write(_job_text(task, row))
+        jobs.write(_job_text(shared, row))
         waits.writelines(f"{image_id}\t{row.id}\n" for image_id in row.waiting_on)
     try:
         _copy(session, COPY_JOBS, jobs)
@@ -298,14 +296,30 @@ def _copy(session: Session, statement: str, rows: StringIO) -> None:
             cursor.copy_expert(statement, rows)
 
 
-def _job_text(task: IngestTask, row: JobRow) -> str:
+@dataclass(frozen=True)
+class _Shared:
+    """What the rows of a batch have in common, in COPY's text format."""
+
+    tenant_id: str
+    batch_id: str
+    deadline: str
+    priority: str
+    cache: str
+
+    @classmethod
+    def of(cls, task: IngestTask) -> "_Shared":
+        cache = cache_bits(task.cache, task.near_distance)
+        return cls(task.tenant_id, task.id, task.expires_at.isoformat(), task.priority, str(cache))
+
+
+def _job_text(shared: _Shared, row: JobRow) -> str:
     """One row in COPY's text format."""
     error = row.error
     open_state = JobState.WAITING if row.waiting_on else JobState.READY
     values = (
         str(row.id),
-        task.tenant_id,
-        task.id,
+        shared.tenant_id,
+        shared.batch_id,
         str(row.line),
         _escaped(row.custom_id),
         _escaped(row.model),
@@ -315,13 +329,13 @@ def _job_text(task: IngestTask, row: JobRow) -> str:
         f"{{{','.join(map(str, row.image_ids))}}}",
         str(row.image_ids[0] if row.image_ids else 0),
         str(len(row.waiting_on)),
-        task.expires_at.isoformat(),
-        task.priority,
+        shared.deadline,
+        shared.priority,
         _escaped(error.code if error else None),
         _escaped(error.message if error else None),
         _escaped(error.param if error else None),
         "now" if error else _NULL,
-        str(cache_bits(task.cache, task.near_distance) if row.question_hash else 0),
+        shared.cache if row.question_hash else "0",
         f"\\\\x{row.question_hash.hex()}" if row.question_hash else _NULL,
         _escaped(row.final_model),
     )

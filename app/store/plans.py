@@ -3,15 +3,17 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.planner import Chunk, Demand, DirectJobs, Lane, OpenBatches
 from app.states import Priority
 from app.store.batches import estimate_open_jobs
+from app.store.prepared import Prepared
 
 TURN_LOCK = 0x7671  # "vq": the advisory lock of the dispatcher that sends
 DIRECT_SEEN = 100  # direct jobs that are looked at for a deadline
@@ -27,8 +29,8 @@ DUE = "state = 'ready' AND (not_before IS NULL OR not_before <= now())"
 OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
 DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
                         AND model = w.model AND priority = w.priority AND {DUE}"""
-CANDIDATE = """id, image_group, image_ids, alone, cache, question_hash, final_model,
-               first_answer IS NOT NULL AS escalated"""
+ORDERED = """image_group, id, image_ids, alone, cache, question_hash, final_model,
+             first_answer IS NOT NULL AS escalated"""
 NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
@@ -171,18 +173,18 @@ def lock_ready(session: Session, granted: Sequence[tuple[Demand, int]]) -> list[
             SELECT w.place, found.* FROM {WANTED} CROSS JOIN LATERAL (
                 SELECT source.n, one.*
                 FROM unnest(w.batches) WITH ORDINALITY AS source(batch_id, n) CROSS JOIN LATERAL (
-                    SELECT * FROM (SELECT {CANDIDATE} FROM jobs WHERE {OF_BATCH} {NEXT}) AS of_batch
+                    SELECT * FROM (SELECT {ORDERED} FROM jobs WHERE {OF_BATCH} {NEXT}) AS of_batch
                     UNION ALL
-                    SELECT * FROM (SELECT {CANDIDATE} FROM jobs WHERE {DIRECT} {NEXT}) AS direct) AS one
+                    SELECT * FROM (SELECT {ORDERED} FROM jobs WHERE {DIRECT} {NEXT}) AS direct) AS one
                 LIMIT w.cap) AS found
             """  # noqa: S608 - pieces of our own
         ),
         {"wanted": _as_json(granted)},
     ).all()
     piles: list[list[Candidate]] = [[] for _ in granted]
-    for row in sorted(rows, key=lambda row: (row.place, row.n, row.image_group, row.id)):
-        demand = granted[row.place][0]
-        piles[row.place].append(_candidate(row, demand.lane, demand.tenant_id))
+    for place, _, _, *of_job in sorted(rows, key=itemgetter(0, 1, 2, 3)):
+        demand = granted[place][0]
+        piles[place].append(_candidate(of_job, demand.lane, demand.tenant_id))
     return piles
 
 
@@ -194,9 +196,10 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
     rows = session.execute(
         text(
             f"""
-            SELECT j.id, j.tenant_id, j.model, j.image_ids, j.alone, j.cache, j.question_hash, j.final_model,
-                   j.first_answer IS NOT NULL AS escalated,
-                   CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority
+            SELECT j.tenant_id, j.model,
+                   CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority,
+                   j.id, j.image_ids, j.alone, j.cache, j.question_hash, j.final_model,
+                   j.first_answer IS NOT NULL AS escalated
             FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
             WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
               AND (j.batch_id IS NULL
@@ -206,8 +209,23 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
         ),
         {"limit": limit},
     ).all()
-    found = [(row, Lane(row.model, Priority(row.priority))) for row in rows]
-    return [_candidate(row, lane, row.tenant_id) for row, lane in found if lane in lanes]
+    found = [(of_job, Lane(model, Priority(given)), tenant) for tenant, model, given, *of_job in rows]
+    return [_candidate(of_job, lane, tenant) for of_job, lane, tenant in found if lane in lanes]
+
+
+# The state comes from a row, lest it be planned by how many jobs were ready when somebody last counted: where
+# that were hardly any, all that are sent were gone through for each that is ready, 0.4 ms a job.
+MARK_QUEUED = Prepared(
+    "mark_queued",
+    """
+    UPDATE jobs SET state = 'queued', priority = sent.priority, answer_key = sent.key,
+                    sent_at = clock.moment + sent.place * interval '1 microsecond'
+    FROM (SELECT clock_timestamp() AS moment, 'ready' AS state) AS clock,
+         unnest(:ids, :priorities, :places, :keys) AS sent(id, priority, place, key)
+    WHERE jobs.id = sent.id AND jobs.state = clock.state
+    """,
+    {"ids": "bigint[]", "priorities": "text[]", "places": "int[]", "keys": "bytea[]"},
+)
 
 
 def mark_queued(
@@ -218,17 +236,8 @@ def mark_queued(
     Only after the broker has confirmed them.
     """
     jobs = [(job_id, chunk.priority, place) for place, chunk in enumerate(chunks) for job_id in chunk.job_ids]
-    session.execute(
-        text(
-            """
-            UPDATE jobs SET state = 'queued', priority = sent.priority, answer_key = sent.key,
-                            sent_at = clock.moment + sent.place * interval '1 microsecond'
-            FROM (SELECT clock_timestamp() AS moment) AS clock,
-                 unnest(CAST(:ids AS bigint[]), CAST(:priorities AS text[]), CAST(:places AS int[]),
-                        CAST(:keys AS bytea[])) AS sent(id, priority, place, key)
-            WHERE jobs.id = sent.id AND jobs.state = 'ready'
-            """
-        ),
+    MARK_QUEUED.execute(
+        session,
         {
             "ids": [job_id for job_id, _, _ in jobs],
             "priorities": [priority for _, priority, _ in jobs],
@@ -238,17 +247,11 @@ def mark_queued(
     )
 
 
-def _candidate(row: Row[tuple[Any, ...]], lane: Lane, tenant_id: str) -> Candidate:
+def _candidate(of_job: Sequence[Any], lane: Lane, tenant_id: str) -> Candidate:
+    """By place, in the order of ORDERED: to read columns by their names costs as much as the rest."""
+    job_id, image_ids, alone, cache, question, final_model, escalated = of_job
     return Candidate(
-        row.id,
-        lane,
-        row.image_ids,
-        row.alone,
-        tenant_id,
-        row.cache,
-        _bytes(row.question_hash),
-        row.final_model,
-        row.escalated,
+        job_id, lane, image_ids, alone, tenant_id, cache, _bytes(question), final_model, escalated
     )
 
 

@@ -7,13 +7,12 @@ from io import BufferedReader
 from app.blocks import Entry
 from app.config import MIB
 from app.objects import ObjectStore
-from app.tables import archive, parquet
+from app.tables import archive
 from app.tables.archive import ZippedImages
 from app.tables.base import Row, TableReader
 from app.tables.delimited import Delimited
 from app.tables.formats import format_of
 from app.tables.manifest import Manifest
-from app.tables.parquet import Parquet
 from app.tables.questions import RowReader
 from app.tables.ranged import RangedFile
 from app.tables.spec import TableSpec
@@ -27,7 +26,7 @@ def open_table(
     """Raises InputError where the file is no such table, and what the object store raises."""
     kind = format_of(filename, spec.format)
     if kind == "parquet":
-        yield Parquet(RangedFile(objects, key, most=parquet.MOST_READ))
+        yield _open_parquet(objects, key)
     elif kind == "zip":
         file = RangedFile(objects, key, most=archive.MOST_READ)
         yield ZippedImages(BufferedReader(file, MIB), size=file.size, image_max_bytes=image_max_bytes)
@@ -38,6 +37,13 @@ def open_table(
                 return
             delimiter = spec.delimiter or ("\t" if kind == "tsv" else None)
             yield Delimited(chunks, delimiter=delimiter, encoding=spec.encoding, wanted=named_columns(spec))
+
+
+def _open_parquet(objects: ObjectStore, key: str) -> TableReader:
+    """Imported by who reads such a file: pyarrow takes 30 MiB of every process that has it."""
+    from app.tables import parquet
+
+    return parquet.Parquet(RangedFile(objects, key, most=parquet.MOST_READ))
 
 
 def named_columns(spec: TableSpec) -> Collection[str]:
