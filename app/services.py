@@ -11,6 +11,7 @@ from app.batches import Batches, default_brake, make_batches
 from app.chats import Chats
 from app.clusters import Clusters
 from app.config import Settings
+from app.console.results import Results
 from app.console.sessions import ConsoleSessions
 from app.console.thumbnails import Thumbnails
 from app.db import make_engine, make_sessions
@@ -66,6 +67,7 @@ class Services:
     models: ServedModels
     console: ConsoleSessions
     thumbnails: Thumbnails
+    results: Results
     settings: Settings
     checks: tuple[Check, ...]
 
@@ -121,6 +123,7 @@ def wire(settings: Settings) -> Services:
         models=ServedModels(names=settings.model_names),
         console=ConsoleSessions(sessions=sessions, keys=keys, lasts_s=settings.console_session_s),
         thumbnails=Thumbnails(sessions=sessions, objects=objects, limits=image_limits(settings)),
+        results=Results(sessions=sessions),
         settings=settings,
         checks=readiness_checks(
             engine=engine,

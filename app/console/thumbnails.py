@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 from app.db import Sessions, transaction
-from app.errors import NotFound
+from app.errors import ImageError, NotFound
 from app.ids import image_key
 from app.images import Limits, normalise
 from app.objects import ObjectStore
@@ -69,7 +69,7 @@ class Thumbnails:
         return link(self._known_secret(), tenant_id, content_hash, side, now=now)
 
     def read(self, wanted: Thumbnail, mark: str, *, now: float) -> bytes:
-        """WebP. `NotFound` for a link that is not ours, is over, or whose image is gone."""
+        """WebP. `NotFound` for a link that is not ours, is over, or whose image is gone or broken."""
         if wanted.side not in SIZES or not holds(self._known_secret(), wanted, mark, now=now):
             raise NotFound("This link is not valid any more.", code="unknown_url")
         key = (wanted.tenant_id, wanted.content_hash, wanted.side)
@@ -80,7 +80,12 @@ class Thumbnails:
         original = self._objects.get(
             image_key(wanted.tenant_id, wanted.content_hash), max_bytes=self._limits.max_bytes
         )
-        made = shrink(original, self._limits, wanted.side)
+        try:
+            made = shrink(original, self._limits, wanted.side)
+        except ImageError as error:
+            raise NotFound(
+                f"This picture cannot be shown: {error.message}", code="image_not_found"
+            ) from error
         self._keep(key, made)
         return made
 

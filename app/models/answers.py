@@ -1,6 +1,6 @@
 """Answers: as jobs have them, as they are kept, and what they say."""
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, LargeBinary, SmallInteger, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSON
 
 from app.models.base import ZERO, metadata, moment
@@ -23,6 +23,8 @@ answers = Table(
     Column("reasoning", Text),  # of a model that thinks aloud before it answers
     Column("model_s", Float),
     Column("confidence", Float),  # of the model that a cascade asks first
+    # Of cascades' jobs alone: the console finds what the first model was unsure of.
+    Index("ix_answers_confidence", "job_id", "confidence", postgresql_where=text("confidence IS NOT NULL")),
 )
 
 # Answers by what was asked of which images, under the engine that gave them.
@@ -75,6 +77,7 @@ labels = Table(
     Index("ix_labels_newest", "tenant_id", "created_at", "job_id", "field", "place"),
     Index("ix_labels_question", "tenant_id", "question", "value", "created_at"),
     Index("ix_labels_batch", "batch_id", "created_at", "job_id", "field", "place"),
+    Index("ix_labels_value", "batch_id", "field", "value", "job_id"),
     Index("ix_labels_item", "tenant_id", "item"),
 )
 

@@ -86,6 +86,29 @@ jobs = Table(
         "id",
         postgresql_where=text("state = 'ready' AND batch_id IS NULL"),
     ),
+    # What the console's pages find; each has a job once at most, when it has ended so.
+    Index(
+        "ix_jobs_unanswered",
+        "batch_id",
+        "line",
+        "error_code",
+        postgresql_where=text("state IN ('failed', 'cancelled', 'expired') AND batch_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_jobs_image",
+        "image_group",
+        postgresql_where=text(
+            "state IN ('completed', 'failed', 'cancelled', 'expired') AND image_group <> 0"
+        ),
+    ),
+    Index(
+        "ix_jobs_images",
+        "image_ids",
+        postgresql_using="gin",
+        postgresql_where=text(
+            "state IN ('completed', 'failed', 'cancelled', 'expired') AND cardinality(image_ids) > 1"
+        ),
+    ),
     Index("ix_jobs_lease_until", "lease_until", postgresql_where=text("state = 'running'")),
     Index("ix_jobs_sent_at", "sent_at", postgresql_where=text("state = 'queued'")),
     # Few at any time: counted before one more is let in.

@@ -5,6 +5,8 @@ from fastapi import APIRouter
 from app.routes.console.batches import batch_pages
 from app.routes.console.desk import Desk
 from app.routes.console.home import home_pages
+from app.routes.console.images import image_pages
+from app.routes.console.results import result_pages
 from app.services import Services
 
 
@@ -14,6 +16,8 @@ def console_routes(services: Services, desk: Desk) -> APIRouter:
     for pages in (
         home_pages(services.console, services.thumbnails, desk),
         batch_pages(services, desk),
+        result_pages(services, desk),
+        image_pages(services, desk),
     ):
         router.include_router(pages)
     return router
