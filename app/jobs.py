@@ -105,6 +105,14 @@ class Jobs:
         terms = Terms(request.image_params, deadline_s, Priority.INTERACTIVE, is_chat=True)
         return self._accept(tenant_id, request, terms)
 
+    def submit_request(self, tenant_id: str, request: ChatRequest) -> JobView:
+        """Accept what has been checked already, as a job of the highest class: somebody waits for it."""
+        if refusal := self._limits.refusal():
+            raise refusal
+        return self._accept(
+            tenant_id, request, Terms(request.image_params, self._timeout_s, Priority.INTERACTIVE)
+        )
+
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
         self._check_room(tenant_id, request.model, terms)
         kept = self._placer.keep(tenant_id, request.images)

@@ -35,6 +35,7 @@ from app.routes.progress import progress_routes
 from app.routes.responses import response_routes
 from app.routes.sweeps import sweep_routes
 from app.routes.tenants import tenant_routes
+from app.routes.uploads import Uploads
 from app.routes.usage import usage_routes
 from app.routes.webhooks import webhook_routes
 from app.services import Services, wire
@@ -70,9 +71,10 @@ def build_app(services: Services) -> FastAPI:
     answering = Answering(desk.error_page)
     answering.add_to(app)
     app.add_middleware(Edge, answering=answering)
+    uploads = Uploads(services.files)
     caller = caller_of(services.keys, services.throttle)
     for routes in (
-        file_routes(files=services.files, caller=caller),
+        file_routes(files=services.files, uploads=uploads, caller=caller),
         batch_routes(batches=services.batches, caller=caller),
         progress_routes(progress=services.progress, retries=services.retries, caller=caller),
         export_routes(exports=services.exports, caller=caller),
@@ -89,7 +91,7 @@ def build_app(services: Services) -> FastAPI:
         model_routes(models=services.models, caller=caller),
         health_routes(services.checks),
         metrics_routes(),
-        console_routes(services, desk),
+        console_routes(services, desk, uploads),
     ):
         app.include_router(routes)
     describe(app)

@@ -25,6 +25,7 @@ from app.limits import make_limits
 from app.objects import ObjectStore, make_objects
 from app.placing import Placer
 from app.posting import make_poster
+from app.previews import Previews
 from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.retrying import Retries
@@ -57,6 +58,7 @@ class Services:
     retries: Retries
     placer: Placer
     jobs: Jobs
+    previews: Previews
     chats: Chats
     audit: AuditLog
     usage: Usage
@@ -91,6 +93,14 @@ def wire(settings: Settings) -> Services:
     jobs = Jobs(sessions=sessions, placer=placer, limits=limits, settings=settings)
     batches = make_batches(sessions, limits, settings)
     sources = Sources(objects=objects, settings=settings)
+    files = Files(
+        sessions=sessions,
+        objects=objects,
+        limits=limits,
+        batch_max_bytes=settings.file_max_bytes,
+        table_max_bytes=settings.table_max_bytes,
+        longest_s=settings.retention_files_s,
+    )
     keys = Keys(sessions=sessions, requests_per_minute=settings.requests_per_minute)
     ear = Ear(connect(settings.redis_url.get_secret_value()))
     return Services(
@@ -98,14 +108,7 @@ def wire(settings: Settings) -> Services:
         objects=objects,
         keys=keys,
         throttle=Throttle(settings.redis_url.get_secret_value()),
-        files=Files(
-            sessions=sessions,
-            objects=objects,
-            limits=limits,
-            batch_max_bytes=settings.file_max_bytes,
-            table_max_bytes=settings.table_max_bytes,
-            longest_s=settings.retention_files_s,
-        ),
+        files=files,
         batches=batches,
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
@@ -113,6 +116,7 @@ def wire(settings: Settings) -> Services:
         retries=Retries(sessions=sessions, limits=limits, brake=default_brake(settings)),
         placer=placer,
         jobs=jobs,
+        previews=Previews(sessions=sessions, files=files, jobs=jobs, objects=objects, settings=settings),
         chats=Chats(sessions=sessions, jobs=jobs, ear=ear, settings=settings),
         audit=AuditLog(sessions=sessions),
         usage=Usage(sessions=sessions, prices=settings.prices),

@@ -23,7 +23,7 @@ class NavigationEntry:
     scope: str = "read"
 
 
-NAVIGATION = (NavigationEntry("/batches", "batches"),)
+NAVIGATION = (NavigationEntry("/batches", "batches"), NavigationEntry("/new", "new", "write"))
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 

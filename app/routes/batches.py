@@ -34,7 +34,7 @@ def batch_routes(*, batches: Batches, caller: Caller) -> APIRouter:
         """Create a batch from an uploaded file. The same request sent again gives the same batch."""
         batch = batches.submit(
             tenant.id,
-            _wish(body),
+            wish_of(body),
             idempotency_key=idempotency_key,
             is_retry=is_retry(retry_count),
         )
@@ -77,7 +77,8 @@ def brake_wish(body: FailureBrake | None) -> Brake | None:
     return Brake(body.share, body.after) if body else None
 
 
-def _wish(body: BatchCreate) -> Wish:
+def wish_of(body: BatchCreate) -> Wish:
+    """What a checked body asks for."""
     expiry = body.output_expires_after
     return Wish(
         input_file_id=body.input_file_id,
@@ -90,7 +91,7 @@ def _wish(body: BatchCreate) -> Wish:
         brake=brake_wish(body.failure_brake),
         dry_run=body.dry_run,
         strict=body.strict,
-        table=body.table.model_dump(by_alias=True) if body.table else None,
+        table=body.table.stored() if body.table else None,
         cache=CacheMode(body.cache) if body.cache else None,
         cascade=body.cascade.model_dump() if body.cascade else None,
         near_distance=body.near_duplicates.distance if body.near_duplicates else None,

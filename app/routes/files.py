@@ -1,31 +1,20 @@
 """Files over HTTP: upload, list, look at, read, delete."""
 
-from collections.abc import Iterator
-from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import anyio
-from anyio.from_thread import run
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from app.auth import Tenant
 from app.files import Files
-from app.multipart import Form
-from app.routes.bodies import IdempotencyKey, blocks
+from app.routes.bodies import IdempotencyKey
 from app.routes.caller import Caller
 from app.routes.render import file_list, file_object
-from app.routes.waiting import place_in_time
+from app.routes.uploads import Uploads
 from app.schemas import FileDeleted, FileList, FileObject
-from app.shares import Places
 from app.store.files import FileRow
 
-# An upload holds a thread for as long as its client sends, and about three parts of 8 MiB: more of them wait
-# for each other, and not for the threads of other requests.
-UPLOADS = 16
-WAIT_S, RETRY_AFTER_S = 20.0, 5  # for a place among them
 MOST_FILES = 10_000  # OpenAI's
 FORM = {
     "type": "object",
@@ -44,9 +33,8 @@ BYTES_DOC: dict[int | str, dict[str, Any]] = {
 }
 
 
-def file_routes(*, files: Files, caller: Caller) -> APIRouter:
+def file_routes(*, files: Files, uploads: Uploads, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/files", tags=["files"])
-    uploads, places = anyio.CapacityLimiter(UPLOADS), Places(UPLOADS)
 
     @router.post("", openapi_extra=UPLOAD_DOC)
     async def upload(
@@ -55,17 +43,7 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         idempotency_key: IdempotencyKey = None,
     ) -> FileObject:
         """Upload a file: the input of a batch, or an image that jobs name by its id."""
-        form = Form(request.headers.get("content-type"), _pulled(request))
-        keep = partial(files.upload, tenant.id, form.parts(), idempotency_key=idempotency_key)
-        async with place_in_time(
-            places,
-            tenant.id,
-            wait_s=WAIT_S,
-            what=f"the {UPLOADS} uploads at once",
-            code="too_many_uploads",
-            retry_after_s=RETRY_AFTER_S,
-        ):
-            return file_object(await run_sync(keep, limiter=uploads))
+        return file_object(await uploads.keep(request, tenant.id, idempotency_key=idempotency_key))
 
     @router.get("")
     def list_files(
@@ -99,17 +77,6 @@ def file_routes(*, files: Files, caller: Caller) -> APIRouter:
         return FileDeleted(id=file_id)
 
     return router
-
-
-def _pulled(request: Request) -> Iterator[bytes]:
-    """The body for a thread, which takes each block from the event loop when it is ready for it."""
-    stream = blocks(request)
-
-    async def pull() -> bytes | None:
-        return await anext(stream, None)
-
-    while (block := run(pull)) is not None:
-        yield block
 
 
 def _download_headers(file: FileRow) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app.schemas.base import Request, Str
 
-MOST_QUESTIONS = 100
+MOST_QUESTIONS, MOST_CHOICES = 100, 1_000
 MOST_IMAGE_COLUMNS = 16
 # By the codec's own name; others are no encodings of text files.
 ENCODINGS = frozenset(
@@ -69,6 +69,15 @@ class Question(_Part):
     answer_schema: dict[str, Any] | None = Field(
         default=None, alias="schema", description="a JSON schema that the answers keep to"
     )
+    choices: list[Str] | None = Field(
+        default=None, min_length=1, max_length=MOST_CHOICES, description="each answer is one of these texts"
+    )
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        if self.choices is not None and self.answer_schema is not None:
+            raise ValueError("has either choices or a schema")
+        return self
 
 
 class Table(_Part):
@@ -102,6 +111,15 @@ class Table(_Part):
         if len(set(names)) < len(names):
             raise ValueError("questions must have names of their own")
         return self
+
+    def stored(self) -> dict[str, Any]:
+        """As a batch keeps it. Choices are left out where there are none: so were they before there were any,
+        and the same request is to stay the same."""
+        table = self.model_dump(by_alias=True)
+        for question in table["questions"]:
+            if question["choices"] is None:
+                del question["choices"]
+        return table
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:

@@ -43,7 +43,8 @@ def check_spec(spec: TableSpec, rules: ChatRules) -> Asked:
     if detail is not None and detail not in DETAILS:
         raise wrong("table.body.detail", f"detail must be one of {', '.join(DETAILS)}, not {shown(detail)}.")
     if alone := next((name for name in NOT_SHARED if name in body), None):
-        message = f"{alone} does not belong into body: a question's text is its `ask`, its form its `schema`."
+        form = "its form its `schema` or `choices`"
+        message = f"{alone} does not belong into body: a question's text is its `ask`, {form}."
         raise wrong(f"table.body.{alone}", message)
     if len(spec.image_columns) > rules.images_per_job:
         message = f"There are too many image columns: the limit is {rules.images_per_job} images per request."
@@ -223,13 +224,17 @@ def _question(at: int, question: Question, shared: Mapping[str, Json]) -> AskedQ
 
 
 def _constraint(param: str, question: Question) -> Mapping[str, Json]:
-    if question.schema is None:
+    if question.choices is not None:
+        field, form = "choices", {"guided_choice": list(question.choices)}
+    elif question.schema is not None:
+        schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
+        field, form = "schema", {"response_format": schema}
+    else:
         return {}
-    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": question.schema}}
     try:
-        return read_params({"response_format": form}, max_new_tokens=1)
+        return read_params(form, max_new_tokens=1)
     except RequestError as error:
-        error.param = f"{param}.schema"
+        error.param = f"{param}.{field}"
         raise
 
 

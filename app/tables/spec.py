@@ -8,11 +8,12 @@ from app.checks import Json
 
 @dataclass(frozen=True)
 class Question:
-    """`ask` is a template; `schema` the JSON schema of the answers."""
+    """`ask` is a template; answers keep to the JSON `schema`, or are one of the `choices`."""
 
     name: str
     ask: str
     schema: Mapping[str, Json] | None = None
+    choices: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,10 @@ class TableSpec:
 
 def read_spec(table: Mapping[str, Json]) -> TableSpec:
     """The spec that a checked body's `table` holds; a question column is a question of its own."""
-    asked = [Question(one["name"], one["ask"], one.get("schema")) for one in table.get("questions") or ()]
+    asked = [
+        Question(one["name"], one["ask"], one.get("schema"), one.get("choices"))
+        for one in table.get("questions") or ()
+    ]
     return TableSpec(
         image_columns=table["image_columns"],
         questions=asked or [Question("answer", f"{{{table['question_column']}}}")],

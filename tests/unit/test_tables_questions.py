@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from app.chat import ChatRules, ModelRules
 from app.errors import RequestError
 from app.lines import BadLine, ParsedLine
 from app.messages import LOW_DETAIL_PIXELS
 from app.references import RefKind
+from app.schemas.tables import Question, Table
 from app.tables.base import Cell, InputError, Row
 from app.tables.columns import find_column
 from app.tables.questions import RowReader, check_spec
@@ -162,3 +164,22 @@ def test_what_is_written_as_a_template_is_filled_as_it_was_meant(parts: list[str
     assert template.fill(f"<%s {name}>" for name in template.columns) == "".join(
         f"<%s c{part}>" if isinstance(part, int) else part for part in parts
     )
+
+
+def test_tables_choices_hold_the_answer() -> None:
+    """And a schema beside them is one form too many."""
+    question = {"name": "answer", "ask": "Cup?", "choices": ["yes", "no"]}
+    found = job(["A1", URL, "", ""], questions=[question])
+    assert found.request.params["constraint"] == {"choice": ["yes", "no"]}
+    with pytest.raises(ValidationError):
+        Question.model_validate(question | {"schema": {}})
+
+
+def test_tables_choices_that_are_none_are_refused_by_name() -> None:
+    with pytest.raises(RequestError) as caught:
+        job(["A1", URL, "", ""], questions=[{"name": "a", "ask": "Cup?", "choices": [""]}])
+    assert caught.value.param == "table.questions[0].choices"
+
+
+def test_a_table_without_choices_is_stored_as_before_there_were_any() -> None:
+    assert "choices" not in Table(questions=[Question(ask="Cup?")]).stored()["questions"][0]

@@ -6,11 +6,13 @@ from app.routes.console.batches import batch_pages
 from app.routes.console.desk import Desk
 from app.routes.console.home import home_pages
 from app.routes.console.images import image_pages
+from app.routes.console.new import new_pages
 from app.routes.console.results import result_pages
+from app.routes.uploads import Uploads
 from app.services import Services
 
 
-def console_routes(services: Services, desk: Desk) -> APIRouter:
+def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRouter:
     """All pages; none is in the OpenAPI document."""
     router = APIRouter()
     for pages in (
@@ -18,6 +20,7 @@ def console_routes(services: Services, desk: Desk) -> APIRouter:
         batch_pages(services, desk),
         result_pages(services, desk),
         image_pages(services, desk),
+        new_pages(services, desk, uploads),
     ):
         router.include_router(pages)
     return router

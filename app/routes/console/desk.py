@@ -40,13 +40,18 @@ Look = Callable[..., Viewer]
 
 @dataclass(frozen=True)
 class Doors:
-    """A door for each scope; those with forms want the session's token in them, too."""
+    """A door for each scope; those with forms want the session's token in them, too.
+
+    `upload` takes a form that is a stream: its route checks the token (`Desk.check_token`).
+    """
 
     read: Look
     write: Look
     review: Look
     admin: Look
     admin_read: Look
+    write_read: Look
+    upload: Look
 
 
 class Desk:
@@ -62,6 +67,8 @@ class Desk:
             review=self._door(Scope.REVIEW, with_form=True),
             admin=self._door(Scope.ADMIN, with_form=True),
             admin_read=self._door(Scope.ADMIN, with_form=False),
+            write_read=self._door(Scope.WRITE, with_form=False),
+            upload=self._door(Scope.WRITE, with_form=False, own_site=True),
         )
 
     def page(
@@ -92,8 +99,17 @@ class Desk:
         """Who looks, as far as that has been found out before the error."""
         return getattr(request.state, "viewer", None)
 
-    def _door(self, scope: Scope, *, with_form: bool) -> Look:
+    def check_token(self, viewer: Viewer, given: str) -> None:
+        """`Forbidden` for a form that is not of this session."""
+        if not hmac.compare_digest(given.encode(), viewer.csrf.encode()):
+            raise Forbidden(
+                "This form is not of your session. Load the page again.", code="invalid_csrf_token"
+            )
+
+    def _door(self, scope: Scope, *, with_form: bool, own_site: bool = False) -> Look:
         def look(request: Request) -> Viewer:
+            if own_site:
+                check_origin(request)
             viewer = self._sessions.recognise(request.cookies.get(SESSION_COOKIE))
             request.state.viewer, request.state.tenant = viewer, viewer.tenant.id
             acting = actor()
@@ -108,11 +124,7 @@ class Desk:
             viewer: Annotated[Viewer, Depends(look)],
             form: Annotated[FormData, Depends(read_form)],
         ) -> Viewer:
-            given = form.get("csrf") or request.headers.get("x-csrf-token", "")
-            if not hmac.compare_digest(str(given).encode(), viewer.csrf.encode()):
-                raise Forbidden(
-                    "This form is not of your session. Load the page again.", code="invalid_csrf_token"
-                )
+            self.check_token(viewer, str(form.get("csrf") or request.headers.get("x-csrf-token", "")))
             return viewer
 
         return look_with_form if with_form else look
