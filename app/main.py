@@ -10,7 +10,7 @@ from importlib.metadata import version
 import uvicorn
 from fastapi import FastAPI
 
-from app import heap, telemetry
+from app import descriptors, heap, telemetry
 from app.config import read_settings
 from app.console.rendering import Renderer
 from app.db import give_up_waiting
@@ -19,6 +19,7 @@ from app.routes.batches import batch_routes
 from app.routes.caller import caller_of
 from app.routes.chat import chat_routes
 from app.routes.clusters import cluster_routes
+from app.routes.connections import PatientProtocol
 from app.routes.console import console_routes
 from app.routes.console.desk import Desk
 from app.routes.edge import Edge
@@ -42,8 +43,6 @@ from app.services import Services, wire
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
-# Requests at once; more are answered 503 by the server itself.
-CONCURRENT = 1000
 # Longer than that: for a server that does not even refuse.
 ANSWER_WITHIN_S = 20.0
 
@@ -106,6 +105,7 @@ def main() -> None:
     give_up_waiting(ANSWER_WITHIN_S)
     app = build_app(wire(settings))
     heap.settle()
+    descriptors.open_many()
     uvicorn.run(
         app,
         host=settings.host,
@@ -115,7 +115,7 @@ def main() -> None:
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=round(settings.drain_s),
-        limit_concurrency=CONCURRENT,
+        http=PatientProtocol,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
+from typing import Any
 
 import uvicorn
 from openai import OpenAI
@@ -14,9 +15,9 @@ from tests.waiting import eventually
 
 
 @contextmanager
-def serving(app: ASGIApp) -> Iterator[str]:
-    """The base URL of the app while it is served."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
+def serving(app: ASGIApp, **options: Any) -> Iterator[str]:
+    """The base URL of the app while it is served; `options` are uvicorn's."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False, **options))
     thread = Thread(target=server.run, daemon=True)
     thread.start()
     try:

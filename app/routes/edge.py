@@ -9,13 +9,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry
 from app.actor import acting
-from app.errors import RequestError
+from app.errors import RequestError, Unavailable
 from app.routes.errors import Answering, as_request_error
 
 # The status under which web servers log a client that went away.
 CLIENT_GONE = 499
 # These are asked every few seconds by machines and would drown the rest.
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+# Requests answered at a time, held lines and streams among them; connections that ask nothing are none.
+MOST_AT_ONCE = 1000
+BUSY_S = 1
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 log = structlog.get_logger()
@@ -24,9 +27,11 @@ log = structlog.get_logger()
 class Edge:
     """The outermost layer of the app, as plain ASGI so that bodies stream through it untouched."""
 
-    def __init__(self, app: ASGIApp, answering: Answering) -> None:
+    def __init__(self, app: ASGIApp, answering: Answering, *, most_at_once: int = MOST_AT_ONCE) -> None:
         self._app = app
         self._answering = answering
+        self._most = most_at_once
+        self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -34,15 +39,23 @@ class Edge:
             return
         exchange = Exchange(scope, send)
         with structlog.contextvars.bound_contextvars(request_id=exchange.id), acting(exchange.id):
+            self._open += 1
             try:
                 await self._run(scope, receive, exchange)
             finally:
+                self._open -= 1
                 exchange.report()
 
     async def _run(self, scope: Scope, receive: Receive, exchange: "Exchange") -> None:
         try:
             if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):
                 raise RequestError("The URL must not contain NUL characters.", code="invalid_url")
+            if self._open > self._most and scope["path"] not in QUIET:
+                raise Unavailable(
+                    f"More than {self._most:,} requests are being answered. Please try again.",
+                    code="unavailable",
+                    retry_after_s=BUSY_S,
+                )
             await self._app(scope, receive, exchange.send)
         except ClientDisconnect:
             exchange.status = CLIENT_GONE

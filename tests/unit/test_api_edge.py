@@ -16,8 +16,8 @@ def without_pages(*_: object) -> None:
     return None
 
 
-def edge(app: ASGIApp) -> Edge:
-    return Edge(app, Answering(without_pages))
+def edge(app: ASGIApp, most: int = 10) -> Edge:
+    return Edge(app, Answering(without_pages), most_at_once=most)
 
 
 def ask(edge: Edge, path: str = "/") -> httpx.Response:
@@ -70,3 +70,23 @@ def test_a_client_that_leaves_is_no_fault(capfd: pytest.CaptureFixture[str]) -> 
 def test_a_nul_in_the_url_goes_no_further() -> None:
     answer = ask(edge(breaks), "/a%00b")
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_url")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/batches", 503), ("/healthz", 200)])
+def test_more_at_once_than_there_is_room_for_are_told_to_come_back(path: str, status: int) -> None:
+    """Probes are answered all the same: a busy process is none to be killed."""
+
+    async def answers(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    answer = ask(edge(answers, most=0), path)
+    assert answer.status_code == status
+    if status == 503:
+        assert answer.json()["error"]["code"] == "unavailable"
+        assert answer.headers["retry-after"] == "1"
+
+
+def test_a_request_that_has_ended_makes_room(capfd: pytest.CaptureFixture[str]) -> None:
+    full = edge(breaks, most=1)
+    assert [ask(full).status_code for _ in range(3)] == [500, 500, 500]
