@@ -1,7 +1,7 @@
 """Batches: submitted once however often they are sent, read, listed, cancelled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ from app.warm import WARM
 REPEATED_WITHIN_S = 30 * 60
 
 log = structlog.get_logger()
+
+Along = Callable[[Session, str], None]
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,19 @@ class Batches:
         self._models = models
 
     def submit(
-        self, tenant_id: str, wish: Wish, *, idempotency_key: str | None = None, is_retry: bool = False
+        self,
+        tenant_id: str,
+        wish: Wish,
+        *,
+        idempotency_key: str | None = None,
+        is_retry: bool = False,
+        along: Along | None = None,
     ) -> BatchRow:
         """A new batch, or the one that the same request made before.
 
         A request is the same if it carries the same idempotency key; or, without one, if it is a client's
-        retry and says the same as a batch made lately.
+        retry and says the same as a batch made lately. `along` is given the batch's id in its transaction:
+        what that writes is committed with the batch, and what it raises leaves none.
         """
         request_hash = hash_wish(wish)
         refusal = self._limits.disk_refusal() if wish.dry_run else self._limits.refusal()
@@ -98,16 +107,13 @@ class Batches:
             # The first try may still be in the middle of its transaction.
             store.lock_submission(session, tenant_id, idempotency_key or request_hash)
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
-            if earlier is not None:
-                return earlier
-            if refusal is not None:
+            if earlier is None and refusal is not None:
                 raise refusal
-            if not wish.dry_run:
-                self._limits.check_jobs(session, tenant_id)
-            batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
-            details = {"input_file_id": wish.input_file_id} | ({"dry_run": True} if wish.dry_run else {})
-            audit.note(session, actor(), "batch.created", batch.id, details, tenant_id=tenant_id)
-        log.info("batch_submitted", batch=batch.id)
+            batch = earlier or self._add(session, tenant_id, wish, request_hash, idempotency_key)
+            if along is not None:
+                along(session, batch.id)
+        if earlier is None:
+            log.info("batch_submitted", batch=batch.id)
         return batch
 
     def read(self, tenant_id: str, batch_id: str) -> BatchRow:
@@ -124,10 +130,8 @@ class Batches:
     def cancel(self, tenant_id: str, batch_id: str) -> BatchRow:
         """Start to cancel; harmless while that is under way. `Conflict` for a batch that ended otherwise."""
         with transaction(self._sessions) as session:
-            cancelled = store.cancel_batch(session, tenant_id, batch_id)
+            cancelled = start_to_cancel(session, tenant_id, batch_id)
             batch = cancelled or found(store.read_batch(session, tenant_id, batch_id), batch_id)
-            if cancelled:
-                audit.note(session, actor(), "batch.cancelled", batch_id, tenant_id=tenant_id)
         if batch.status is not BatchStatus.CANCELLING:
             is_rejected = batch.status is BatchStatus.VALIDATING
             why = "its file did not pass" if is_rejected else f"its status is {batch.status.value}"
@@ -155,6 +159,16 @@ class Batches:
                 )
             audit.note(session, actor(), "batch.deleted", batch_id, tenant_id=tenant_id)
         log.info("batch_deleted", batch=batch_id)
+
+    def _add(
+        self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
+    ) -> BatchRow:
+        if not wish.dry_run:
+            self._limits.check_jobs(session, tenant_id)
+        batch = self._insert(session, tenant_id, wish, request_hash, idempotency_key)
+        details = {"input_file_id": wish.input_file_id} | ({"dry_run": True} if wish.dry_run else {})
+        audit.note(session, actor(), "batch.created", batch.id, details, tenant_id=tenant_id)
+        return batch
 
     def _insert(
         self, session: Session, tenant_id: str, wish: Wish, request_hash: str, idempotency_key: str | None
@@ -199,6 +213,14 @@ class Batches:
                 code="model_not_found",
             )
         return {**cascade, "model": self._models[name]}
+
+
+def start_to_cancel(session: Session, tenant_id: str, batch_id: str) -> BatchRow | None:
+    """Cancel a batch that is open, in the caller's transaction; None for any other."""
+    cancelled = store.cancel_batch(session, tenant_id, batch_id)
+    if cancelled:
+        audit.note(session, actor(), "batch.cancelled", batch_id, tenant_id=tenant_id)
+    return cancelled
 
 
 def submitted_before(

@@ -234,13 +234,19 @@ def note_parts(session: Session, task: RunTask, parts: Sequence[Mapping[str, Any
     )
 
 
-def note_batches(session: Session, task: RunTask, batch_ids: Sequence[str]) -> None:
-    """All files have their batches."""
+def note_batch(session: Session, task: RunTask, batch_id: str, *, is_last: bool, lease_s: float) -> None:
+    """The next of its files has its batch; with the last one it waits for them."""
     _say(
         session,
         task,
-        "state = 'running', moved_at = now(), mark = mark + 1, batch_ids = CAST(:ids AS text[])",
-        ids=list(batch_ids),
+        """
+        batch_ids = array_append(batch_ids, :batch), moved_at = now(), mark = mark + 1,
+        state = CASE WHEN :last THEN 'running' ELSE state END,
+        lease_until = now() + :lease * interval '1 second'
+        """,
+        batch=batch_id,
+        last=is_last,
+        lease=lease_s,
     )
 
 

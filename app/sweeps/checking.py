@@ -26,6 +26,7 @@ class ContentCheck:
         for page in self._pages(task):
             wishes = wishes_of(page)
             with transaction(self._sessions) as session:
+                hold_run(session, task, lease_s=self._lease_s)
                 sweep_items.forget_stored(session, tenant, [one.ref_hash for one in wishes.values()])
                 wanted = [wishes[one.key] for one in page if one.content_hash and one.key in wishes]
                 if wanted:
@@ -38,6 +39,7 @@ class ContentCheck:
             known = [one for one in page if one.content_hash]
             wishes = wishes_of(known)
             with transaction(self._sessions) as session:
+                hold_run(session, task, lease_s=self._lease_s)
                 hashes = [one.ref_hash for one in wishes.values()]
                 fetched = sweep_items.read_fetched(session, task.sweep.tenant_id, hashes)
                 sweep_items.note_same(session, task.sweep.id, same(known, wishes, fetched))
@@ -48,7 +50,6 @@ class ContentCheck:
         after = ""
         while True:
             with transaction(self._sessions) as session:
-                hold_run(session, task, lease_s=self._lease_s)
                 page = sweep_items.read_stale(session, task.sweep.id, after=after, limit=PAGE_ITEMS)
             if not page:
                 return

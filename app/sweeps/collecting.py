@@ -69,6 +69,7 @@ class Collector:
                 if not jobs:
                     return
                 line = jobs[-1].line
+                sweep_runs.hold_run(session, task, lease_s=self._lease_s)
                 given = answered(jobs, hashes)
                 differing = sweep_items.note_answers(session, task.sweep.id, task.id, given)
                 sweep_runs.note_cursor(
@@ -96,9 +97,14 @@ class Collector:
     def _holding(self, task: RunTask, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for number, block in enumerate(blocks):
             if number % 100 == 0:
-                with transaction(self._sessions) as session:
-                    sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
+                self._hold(task)
             yield block
+        # The last word before the file appears.
+        self._hold(task)
+
+    def _hold(self, task: RunTask) -> None:
+        with transaction(self._sessions) as session:
+            sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
 
 
 def answered(jobs: Sequence[AnsweredJob], hashes: Mapping[str, str]) -> list[Answered]:

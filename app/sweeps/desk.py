@@ -1,7 +1,6 @@
 """Sweeps as their owners handle them: made, changed, paused, run now, back-filled, compared, deleted."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -11,7 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.actor import actor
-from app.batches import Batches
+from app.batches import Batches, start_to_cancel
 from app.chat import chat_rules, parse_chat_body
 from app.config import Settings
 from app.db import Sessions, transaction
@@ -161,11 +160,10 @@ class Sweeps:
         with transaction(self._sessions) as session:
             _found(store.read_sweep(session, tenant_id, sweep_id, lock=True), sweep_id)
             store.mark_deleted(session, sweep_id)
-            batches = sweep_runs.cancel_runs(session, sweep_id)
             audit.note(session, actor(), "sweep.deleted", sweep_id, tenant_id=tenant_id)
-        for batch_id in batches:
-            with suppress(Conflict, NotFound):  # it has ended
-                self._batches.cancel(tenant_id, batch_id)
+            # All at once: whoever dies behind it would leave batches that run for nobody.
+            for batch_id in sweep_runs.cancel_runs(session, sweep_id):
+                start_to_cancel(session, tenant_id, batch_id)
         log.info("sweep_deleted", sweep=sweep_id)
 
     def runs(self, tenant_id: str, sweep_id: str, *, limit: int, after: str | None) -> RunPage:

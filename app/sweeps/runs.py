@@ -3,6 +3,7 @@
 from threading import Event
 
 import structlog
+from sqlalchemy.orm import Session
 
 from app.actor import acting
 from app.answer_keys import CacheMode
@@ -71,9 +72,14 @@ class Runs:
             if task is None:
                 return sweeps.delete_rows(session, limit=DELETE_ROWS) > 0
         try:
-            self._turn(task)
+            self._try(task)
         except LostRun:
-            log.info("sweep_run_lost", run=task.id)
+            log.info("sweep_run_lost", run=task.id, state=task.state)
+        return True
+
+    def _try(self, task: RunTask) -> None:
+        try:
+            self._turn(task)
         except Stopped:
             self._give_back(task, after_s=0)
         except (TransientWork, Overloaded, Unavailable) as error:
@@ -82,7 +88,6 @@ class Runs:
         except (InvalidWork, RequestError) as error:
             log.warning("sweep_run_failed", run=task.id, state=task.state, reason=str(error))
             self._fail(task, error)
-        return True
 
     def _turn(self, task: RunTask) -> None:
         match task.state:
@@ -99,12 +104,12 @@ class Runs:
         sweep_id = task.sweep.id
         for page in self._sources.pages(task.sweep.source):
             with transaction(self._sessions) as session:
-                sweep_items.see(session, sweep_id, task.id, task.attempt, page)
                 sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=max(1, len(page)))
+                sweep_items.see(session, sweep_id, task.id, task.attempt, page)
             self._keep_on()
         with transaction(self._sessions) as session:
-            sweep_items.mark_missing(session, sweep_id, task.id, task.attempt)
             sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
+            sweep_items.mark_missing(session, sweep_id, task.id, task.attempt)
         self._check.begin(task)
         with transaction(self._sessions) as session:
             sweep_runs.note_listed(session, task)
@@ -128,23 +133,24 @@ class Runs:
             sweep_runs.give_back(session, task, after_s=0)
 
     def _submit(self, task: RunTask) -> None:
-        """Each file's batch, under a key of its own: however often this comes here, there is one."""
-        made: list[str] = []
-        for number, part in enumerate(task.parts):
+        """Each file's batch, noted as it is made: there is none that its run does not know."""
+        made = len(task.batch_ids)
+        for number, part in enumerate(task.parts[made:], made):
+            is_last = number + 1 == len(task.parts)
+
+            def note(session: Session, batch_id: str, *, is_last: bool = is_last) -> None:
+                sweep_runs.note_batch(session, task, batch_id, is_last=is_last, lease_s=self._lease_s)
+
             with acting(task.id) as who:
                 who.tenant_id, who.key_id = task.sweep.tenant_id, task.sweep.key_id
-                batch = self._batches.submit(
+                self._batches.submit(
                     task.sweep.tenant_id,
                     batch_wish(task, part["file_id"]),
                     idempotency_key=f"{task.id}.{number}",
+                    along=note,
                 )
-            made.append(batch.id)
-            with transaction(self._sessions) as session:
-                sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
-        with transaction(self._sessions) as session:
-            sweep_runs.note_batches(session, task, made)
-            sweep_runs.give_back(session, task, after_s=0)
-        log.info("sweep_run_submitted", run=task.id, batches=made)
+        self._give_back(task, after_s=0)
+        log.info("sweep_run_submitted", run=task.id, batches=len(task.parts))
 
     def _await(self, task: RunTask) -> None:
         ends = self._collector.ends(task)
