@@ -157,6 +157,7 @@ class Settings(BaseSettings):
     retention_batches_s: int = Field(default=30 * DAY_S, ge=0)  # after their end; direct jobs too
     retention_images_s: int = Field(default=30 * DAY_S, ge=0)  # after their last use
     retention_audit_s: int = Field(default=365 * DAY_S, ge=0)  # the audit log
+    retention_sweep_runs_s: int = Field(default=90 * DAY_S, ge=0)  # never the newest of a sweep
     retention_events_s: int = Field(default=30 * DAY_S, ge=0)  # webhooks and the log of them
 
     # The queue.

@@ -78,21 +78,28 @@ class Downloader:
         Raises InvalidWork where another try would fail too, TransientWork where it may not; docs/images.md
         lists the codes.
         """
+        body = bytearray()
+        self.pour(url, body.extend)
+        return bytes(body)
+
+    def pour(self, url: str, take: Callable[[bytes], object]) -> None:
+        """The same piece by piece, for what is too large to hold; pieces may come before an error."""
         deadline = Deadline(self._total_s)
         cookies: Cookies = {}
-        hop = parse_url(url)
+        hop: Url | None = parse_url(url)
         for _ in range(self._max_redirects + 1):
-            outcome = self._visit(hop, cookies, deadline)
-            if isinstance(outcome, bytes):
-                return outcome
-            hop = outcome
+            hop = self._visit(hop, cookies, deadline, take)
+            if hop is None:
+                return
         raise InvalidWork(
             "too_many_redirects",
             f"The URL leads through more than {self._max_redirects} redirects. Link directly.",
         )
 
-    def _visit(self, url: Url, cookies: Cookies, deadline: Deadline) -> bytes | Url:
-        """The body, or the URL of the next hop."""
+    def _visit(
+        self, url: Url, cookies: Cookies, deadline: Deadline, take: Callable[[bytes], object]
+    ) -> Url | None:
+        """The URL of the next hop; None where the body was read."""
         check_url(url, self._policy)
         addresses = look_up(url, self._policy, self._resolver)
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.get(url.host, {}).items())
@@ -103,19 +110,20 @@ class Downloader:
                 return _next_hop(url, reply)
             if not 200 <= reply.status < 300:
                 raise _refusal(url.host, reply)
-            return self._read(url.host, reply)
+            self._read(url.host, reply, take)
+            return None
 
-    def _read(self, host: str, reply: Reply) -> bytes:
+    def _read(self, host: str, reply: Reply, take: Callable[[bytes], object]) -> None:
         if reply.length is not None and reply.length > self._max_bytes:
             raise self._too_large(f"{host} announces {reply.length} bytes")
-        body = bytearray()
+        size = 0
         for piece in _decoded(host, reply, _counted(host, reply), self._max_bytes + 1):
-            body += piece
-            if len(body) > self._max_bytes:
+            size += len(piece)
+            if size > self._max_bytes:
                 raise self._too_large(f"{host} sends more")
-        if not body:
+            take(piece)
+        if not size:
             raise InvalidWork("empty_body", f"{host} answered {reply.status} with an empty body (0 bytes).")
-        return bytes(body)
 
     def _too_large(self, what: str) -> InvalidWork:
         return InvalidWork(

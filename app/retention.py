@@ -9,7 +9,7 @@ import structlog
 from app import removal, telemetry
 from app.config import Settings
 from app.db import Sessions, transaction
-from app.store import answer_cache, audit, events, repeats
+from app.store import answer_cache, audit, events, repeats, sweeps
 from app.store import retention as store
 from app.troubled import Troubled
 
@@ -41,6 +41,7 @@ class Retention:
         self._images_s = settings.retention_images_s
         self._events_s = settings.retention_events_s
         self._audit_s = settings.retention_audit_s
+        self._sweep_runs_s = settings.retention_sweep_runs_s
         self._stopping = stopping or Event()
         self._block_rows = block_rows
         self._troubled = Troubled("retention", clock=clock)
@@ -56,6 +57,7 @@ class Retention:
             self._events,
             self._audit,
             self._answers,
+            self._sweep_runs,
             self._deleted_batch,
         )
         return any(list(map(self._spared, kinds)))  # each of them, also behind one that found something
@@ -119,6 +121,14 @@ class Retention:
         with transaction(self._sessions) as session:
             gone = answer_cache.delete_expired(session, limit=self._block_rows)
         return _counted("answer_cache", gone)
+
+    def _sweep_runs(self) -> int:
+        """Runs of sweeps with their changes."""
+        if not self._sweep_runs_s:
+            return 0
+        with transaction(self._sessions) as session:
+            gone = sweeps.delete_old_runs(session, ended_before_s=self._sweep_runs_s, limit=self._block_rows)
+        return _counted("sweep_runs", gone)
 
     def _deleted_batch(self) -> int:
         """Remove the rows of a batch that is gone for its owner, block by block, the batch itself last."""

@@ -59,7 +59,7 @@ def models() -> Call[list[str]]:
 
 def key() -> Call[Key]:
     """The key that is used, with its scopes."""
-    return Call("GET", "/key", _as(Key))
+    return Call("GET", "/key", as_model(Key))
 
 
 def upload(
@@ -78,7 +78,7 @@ def upload(
     return Call(
         "POST",
         "/files",
-        _as(File),
+        as_model(File),
         upload=Upload(named, source, fields),
         idempotency_key=idempotency_key or new_key(),
     )
@@ -119,22 +119,22 @@ def create_batch(
         "cascade": cascade,
         "near_duplicates": None if near_duplicates is None else {"distance": near_duplicates},
     }
-    return _post("/batches", body, _as(Batch), idempotency_key)
+    return post("/batches", body, as_model(Batch), idempotency_key)
 
 
 def batch(batch_id: str) -> Call[Batch]:
-    return Call("GET", f"/batches/{batch_id}", _as(Batch))
+    return Call("GET", f"/batches/{batch_id}", as_model(Batch))
 
 
 def batches(*, limit: int = 20, after: str | None = None) -> Call[BatchPage]:
     """A page of batches, newest first, behind the one with the id `after`."""
     params: dict[str, str | int] = {"limit": limit} | ({"after": after} if after else {})
-    return Call("GET", "/batches", _as(BatchPage), params=params)
+    return Call("GET", "/batches", as_model(BatchPage), params=params)
 
 
 def cancel(batch_id: str) -> Call[Batch]:
     """Stop a batch; what is answered by then stays."""
-    return Call("POST", f"/batches/{batch_id}/cancel", _as(Batch))
+    return Call("POST", f"/batches/{batch_id}/cancel", as_model(Batch))
 
 
 def delete_batch(batch_id: str) -> Call[None]:
@@ -162,7 +162,7 @@ def retry(
         "failure_brake": failure_brake,
         "output_expires_after": _expiry(output_expires_after_s),
     }
-    return _post(f"/batches/{batch_id}/retry", body, _as(Batch), idempotency_key)
+    return post(f"/batches/{batch_id}/retry", body, as_model(Batch), idempotency_key)
 
 
 def errors(batch_id: str) -> Call[list[ErrorCount]]:
@@ -175,7 +175,7 @@ def results_page(
 ) -> Call[ResultPage]:
     """A page of results in the order in which they ended, behind number `after`."""
     params: dict[str, str | int] = {"after": after, "limit": limit} | ({"status": status} if status else {})
-    return Call("GET", f"/batches/{batch_id}/results", _as(ResultPage), params=params)
+    return Call("GET", f"/batches/{batch_id}/results", as_model(ResultPage), params=params)
 
 
 def export(
@@ -218,11 +218,11 @@ def create_job(
 ) -> Call[Job]:
     """One question straight; `settings` are those of `POST /v1/jobs`, such as model, max_tokens, priority."""
     body = {"question": question, "image": image, "images": list(images) if images else None, **settings}
-    return _post("/jobs", body, _as(Job), idempotency_key)
+    return post("/jobs", body, as_model(Job), idempotency_key)
 
 
 def job(job_id: str) -> Call[Job]:
-    return Call("GET", f"/jobs/{job_id}", _as(Job))
+    return Call("GET", f"/jobs/{job_id}", as_model(Job))
 
 
 def delete_job(job_id: str) -> Call[None]:
@@ -237,16 +237,17 @@ def kept_answers() -> Call[list[KeptModel]]:
 def forget_answers(*, model: str | None = None, question: str | None = None, all: bool = False) -> Call[int]:
     """Forget kept answers of a model, to a question (its last text, word for word), or all; how many."""
     body = {"model": model, "question": question, "all": all or None}
-    return _post("/answer_cache/forget", body, lambda answer: int(answer.json()["forgotten"]), None)
+    return post("/answer_cache/forget", body, lambda answer: int(answer.json()["forgotten"]), None)
 
 
 def new_key() -> str:
     return str(uuid4())
 
 
-def _post(
+def post(
     path: str, body: Mapping[str, Any], read: Callable[[httpx.Response], T], idempotency_key: str | None
 ) -> Call[T]:
+    """What creates something: sent again it creates nothing more. None is left out."""
     given = {name: value for name, value in body.items() if value is not None}
     return Call("POST", path, read, json=given, idempotency_key=idempotency_key or new_key())
 
@@ -255,7 +256,8 @@ def _expiry(seconds: int | None) -> dict[str, Any] | None:
     return None if seconds is None else {"anchor": "created_at", "seconds": seconds}
 
 
-def _as(model: type[Model]) -> Callable[[httpx.Response], Model]:
+def as_model(model: type[Model]) -> Callable[[httpx.Response], Model]:
+    """Read an answer as this."""
     return lambda answer: model.model_validate_json(answer.content)
 
 

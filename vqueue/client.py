@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
-from vqueue import answer_calls, calls
+from vqueue import answer_calls, calls, cluster_calls, sweep_calls
 from vqueue.calls import Call
 from vqueue.errors import BatchFailed
 from vqueue.trials import FIRST_PAUSE_S, Trial, part_of
@@ -73,6 +73,21 @@ class Calls:
     review = Method(answer_calls.review)
     delete_review = Method(answer_calls.delete_review)
     corrections = Method(answer_calls.corrections)
+    create_sweep = Method(sweep_calls.create_sweep)
+    sweep = Method(sweep_calls.sweep)
+    sweeps = Method(sweep_calls.sweeps)
+    update_sweep = Method(sweep_calls.update_sweep)
+    delete_sweep = Method(sweep_calls.delete_sweep)
+    pause_sweep = Method(sweep_calls.pause_sweep)
+    resume_sweep = Method(sweep_calls.resume_sweep)
+    run_sweep = Method(sweep_calls.run_sweep)
+    backfill_sweep = Method(sweep_calls.backfill_sweep)
+    sweep_runs = Method(sweep_calls.sweep_runs)
+    sweep_run = Method(sweep_calls.sweep_run)
+    sweep_diff = Method(sweep_calls.sweep_diff)
+    image_clusters = Method(cluster_calls.image_clusters)
+    look_at_images = Method(cluster_calls.look_at_images)
+    near_images = Method(cluster_calls.near_images)
 
     def __init__(
         self,

@@ -50,6 +50,62 @@ class Cascade(TypedDict):
     steps: NotRequired[list[list[float]]]
 
 
+class NearDuplicates(TypedDict):
+    """Bits of 64 in which the hashes of two pictures may differ, 0 to 7."""
+
+    distance: int
+
+
+class BatchWishes(TypedDict, total=False):
+    """What the batches of a sweep's runs are to have besides."""
+
+    priority: Priority
+    cache: CacheMode | None
+    cascade: Cascade | None
+    near_duplicates: NearDuplicates | None
+
+
+class SweepSource(TypedDict):
+    """`kind` is bucket (with `prefix`), catalog (with `url`) or table (with `database` and `table`)."""
+
+    kind: Literal["bucket", "catalog", "table"]
+    prefix: NotRequired[str]
+    images_only: NotRequired[bool]
+    url: NotRequired[str]
+    format: NotRequired[Literal["csv", "jsonl"] | None]
+    database: NotRequired[str]
+    table: NotRequired[str]
+    id_column: NotRequired[str]
+    image_column: NotRequired[str]
+    version_column: NotRequired[str | None]
+
+
+class SweepQuestion(TypedDict):
+    """What is asked of every image; `choices` or `schema` hold the answer to a form."""
+
+    name: str
+    ask: str
+    choices: NotRequired[list[str] | None]
+    schema: NotRequired[dict[str, Any] | None]
+
+
+class SweepChanges(TypedDict, total=False):
+    """What is to change of a sweep; what is left out stays."""
+
+    name: str
+    source: SweepSource
+    questions: list[SweepQuestion]
+    policy_version: str
+    model: str
+    body: dict[str, Any]
+    cron: str | None
+    zone: str
+    destination: dict[str, str] | None
+    completion_window: str
+    batch: BatchWishes
+    alert_after_s: int
+
+
 class AnswerFilters(TypedDict, total=False):
     """Which labelled answers; a time is a datetime, Unix seconds or ISO 8601, and `until` not included."""
 

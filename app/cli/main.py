@@ -10,6 +10,7 @@ from app.cli import (
     batches,
     cache,
     calibrate,
+    clusters,
     compare,
     database,
     doctor,
@@ -73,6 +74,7 @@ app.add_typer(tenants.tenants)
 app.add_typer(labels.labels)
 app.add_typer(labels.review)
 app.add_typer(sweep.sweep)
+app.add_typer(clusters.clusters)
 processes.mount(app)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -15,7 +15,8 @@ from app.cli.run import told
 from app.cli.settings import ClientDataOption, find_client
 from app.runs.base import WrongRun
 from app.runs.questions import NAMED, read_questions
-from vqueue import Client, VqueueError
+from app.runs.wish import read_cascade
+from vqueue import Client, SweepChanges, VqueueError
 from vqueue.calls import Call
 
 PAGE = 100
@@ -37,6 +38,27 @@ RUN_TITLES = (
 Found = dict[str, Any]  # JSON as the API has it
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="Its id or name.")]
 
+PriorityOption = Annotated[
+    Literal["standard", "background"] | None, typer.Option(help="Of the batches of its runs.")
+]
+CacheOption = Annotated[
+    Literal["on", "off", "read", "write"] | None, typer.Option(help="Use of the answer cache.")
+]
+CascadeOption = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="A file of `vqueue calibrate`: a small model first."),
+]
+NearOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=7, help="Ask about one of the pictures whose hashes differ in so many bits."),
+]
+ChoicesOption = Annotated[
+    list[str] | None, typer.Option(help="The answers there are, as NAME=yes,no. Repeatable.")
+]
+SchemaOption = Annotated[
+    list[str] | None, typer.Option(help="A file with the answers' JSON schema, as FILE or NAME=FILE.")
+]
+
 sweep = typer.Typer(
     name="sweep", help="Go through a source again and again, by the clock.", no_args_is_help=True
 )
@@ -53,12 +75,8 @@ def create(
     ],
     policy: Annotated[str, typer.Option(help="The version of the questions.")],
     ask: Annotated[list[str], typer.Option(help="What to ask of each image, as TEXT or NAME=TEXT.")],
-    choices: Annotated[
-        list[str] | None, typer.Option(help="The answers there are, as NAME=yes,no. Repeatable.")
-    ] = None,
-    schema: Annotated[
-        list[str] | None, typer.Option(help="A file with the answers' JSON schema, as FILE or NAME=FILE.")
-    ] = None,
+    choices: ChoicesOption = None,
+    schema: SchemaOption = None,
     cron: Annotated[str | None, typer.Option(help="Five fields, such as '30 2 * * *'.")] = None,
     zone: Annotated[str, typer.Option(help="The time zone of --cron.")] = "UTC",
     model: Annotated[str | None, typer.Option(help="Which model; else the first that is served.")] = None,
@@ -71,13 +89,17 @@ def create(
     ] = None,
     to: Annotated[str | None, typer.Option(help="s3://bucket/prefix that answers are written to.")] = None,
     window: Annotated[str, typer.Option(help="The time that a run may take.")] = "24h",
+    priority: PriorityOption = None,
+    cache: CacheOption = None,
+    cascade: CascadeOption = None,
+    near_duplicates: NearOption = None,
     data: ClientDataOption = None,
 ) -> None:
     """Make a sweep, and print its id."""
     columns = {"id_column": id_column, "image_column": image_column, "version_column": version_column}
     body = {"system": system, "max_tokens": max_tokens}
     with told():
-        wish = {
+        wish: Found = {
             "name": name,
             "source": _source(source, columns),
             "questions": _with_choices(read_questions(ask, schema or ()), choices or ()),
@@ -88,9 +110,59 @@ def create(
             "zone": zone,
             "destination": {"prefix": to} if to else None,
             "completion_window": window,
+            "batch": _batch(priority, cache, cascade, near_duplicates),
         }
         with closing(find_client(data)) as api:
-            typer.echo(_send(api, "POST", "/sweeps", wish)["id"])
+            typer.echo(api.create_sweep(**wish).id)
+
+
+@sweep.command()
+def update(
+    sweep: SweepArgument,
+    name: Annotated[str | None, typer.Option(help="Another name.")] = None,
+    policy: Annotated[str | None, typer.Option(help="The version of the questions from now on.")] = None,
+    ask: Annotated[list[str] | None, typer.Option(help="All questions anew, as TEXT or NAME=TEXT.")] = None,
+    choices: ChoicesOption = None,
+    schema: SchemaOption = None,
+    cron: Annotated[str | None, typer.Option(help="Five fields; '' for runs by hand only.")] = None,
+    zone: Annotated[str | None, typer.Option(help="The time zone of the cron line.")] = None,
+    model: Annotated[str | None, typer.Option(help="Another model.")] = None,
+    system: Annotated[str | None, typer.Option(help="The system prompt; '' for none.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="The longest answer.")] = None,
+    to: Annotated[str | None, typer.Option(help="s3://bucket/prefix; '' to write answers nowhere.")] = None,
+    window: Annotated[str | None, typer.Option(help="The time that a run may take.")] = None,
+    priority: PriorityOption = None,
+    cache: CacheOption = None,
+    cascade: CascadeOption = None,
+    near_duplicates: NearOption = None,
+    data: ClientDataOption = None,
+) -> None:
+    """Change what is given, and print the sweep as JSON. What changes answers needs another --policy."""
+    plain = {
+        "name": name,
+        "policy_version": policy,
+        "zone": zone,
+        "model": model,
+        "completion_window": window,
+    }
+    changes: Found = {key: value for key, value in plain.items() if value is not None}
+    body = {"system": system, "max_tokens": max_tokens}
+    with told(), closing(find_client(data)) as api:
+        found = _find(api, sweep)
+        if ask:
+            changes["questions"] = _with_choices(read_questions(ask, schema or ()), choices or ())
+        elif choices or schema:
+            raise WrongRun("--choices and --schema belong to questions: give all of them by --ask")
+        if cron is not None:
+            changes["cron"] = cron or None
+        if to is not None:
+            changes["destination"] = {"prefix": to} if to else None
+        if given := {key: value for key, value in body.items() if value is not None}:
+            changes["body"] = {key: value for key, value in {**found["body"], **given}.items() if value != ""}
+        if wishes := _batch(priority, cache, cascade, near_duplicates):
+            changes["batch"] = {**found["batch"], **wishes}
+        changed = api.update_sweep(found["id"], SweepChanges(**changes))
+        typer.echo(json.dumps(changed.model_dump(), indent=2, ensure_ascii=False))
 
 
 @sweep.command("list")
@@ -114,7 +186,7 @@ def show(sweep: SweepArgument, data: ClientDataOption = None) -> None:
 def run(sweep: SweepArgument, data: ClientDataOption = None) -> None:
     """Run it now, and print the run's id."""
     with told(), closing(find_client(data)) as api:
-        typer.echo(_send(api, "POST", f"/sweeps/{_find(api, sweep)['id']}/run")["id"])
+        typer.echo(api.run_sweep(_find(api, sweep)["id"]).id)
 
 
 @sweep.command()
@@ -183,6 +255,16 @@ def _source(given: str, columns: Mapping[str, str | None]) -> Found:
     if not slash:
         raise WrongRun(f"{given}: a source is s3://bucket/prefix, an https:// URL, or DATABASE/TABLE")
     return {"kind": "table", "database": database, "table": table, **columns}
+
+
+def _batch(priority: str | None, cache: str | None, cascade: Path | None, near: int | None) -> Found:
+    given: Found = {
+        "priority": priority,
+        "cache": cache,
+        "cascade": None if cascade is None else read_cascade(cascade),
+        "near_duplicates": None if near is None else {"distance": near},
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _with_choices(questions: Sequence[Mapping[str, Any]], choices: Sequence[str]) -> list[Found]:

@@ -90,6 +90,7 @@ sweep_items = Table(
     Column("key", Text(collation="C"), primary_key=True),
     Column("ref", Text, nullable=False),
     Column("version", Text, nullable=False),  # ETag, or hash of the row
+    Column("cells", JSONB, nullable=False, server_default=text("'{}'")),  # column of a question: value
     Column("content_hash", Text),  # of what was asked about
     Column("asked", JSONB, nullable=False, server_default=text("'{}'")),  # question: hash, once answered
     Column("answers", JSONB, nullable=False, server_default=text("'{}'")),  # question: last text

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 
 from app.auth import Tenant
-from app.routes.bodies import documented, json_body
+from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
 from app.schemas.sweeps import (
@@ -52,10 +52,13 @@ def _add_sweeps(router: APIRouter, sweeps: Sweeps, caller: Caller) -> None:
 
     @router.post("", openapi_extra=documented(SweepCreate))
     def create(
-        tenant: Annotated[Tenant, Depends(caller.write)], body: Annotated[SweepCreate, Depends(creation)]
+        tenant: Annotated[Tenant, Depends(caller.write)],
+        body: Annotated[SweepCreate, Depends(creation)],
+        idempotency_key: IdempotencyKey = None,
     ) -> SweepObject:
         """Have a source gone through again and again: what to ask of its images, and when."""
-        return _sweep(sweeps.create(tenant.id, body.model_dump(by_alias=True)))
+        wish = body.model_dump(by_alias=True)
+        return _sweep(sweeps.create(tenant.id, wish, idempotency_key=idempotency_key))
 
     @router.get("")
     def list_sweeps(
@@ -101,9 +104,16 @@ def _add_switches(router: APIRouter, sweeps: Sweeps, caller: Caller) -> None:
         return _sweep(sweeps.resume(tenant.id, sweep_id))
 
     @router.post("/{sweep_id}/run")
-    def run(tenant: Annotated[Tenant, Depends(caller.write)], sweep_id: str) -> RunObject:
-        """A run now, or as soon as the one that is open has ended; of a paused sweep as well."""
-        return _run(sweeps.run(tenant.id, sweep_id))
+    def run(
+        tenant: Annotated[Tenant, Depends(caller.write)],
+        sweep_id: str,
+        idempotency_key: IdempotencyKey = None,
+    ) -> RunObject:
+        """A run now, or as soon as the one that is open has ended; of a paused sweep as well.
+
+        Sent again with the same `Idempotency-Key`, it gives the same run.
+        """
+        return _run(sweeps.run(tenant.id, sweep_id, idempotency_key=idempotency_key))
 
     @router.post("/{sweep_id}/backfill", openapi_extra=documented(SweepBackfill))
     def backfill(

@@ -15,6 +15,7 @@ from app.schemas.wishes import (
     Metadata,
     NearDuplicates,
     Window,
+    check_near,
 )
 
 
@@ -47,8 +48,7 @@ class BatchCreate(Request):
 
     @model_validator(mode="after")
     def _reads_what_is_kept(self) -> Self:
-        if self.near_duplicates is not None and self.cache in ("off", "write"):
-            raise ValueError(f"near_duplicates takes kept answers, which cache '{self.cache}' forbids")
+        check_near(self.near_duplicates, self.cache)
         return self
 
 

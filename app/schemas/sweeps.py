@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from app.schemas.base import Request, Str
-from app.schemas.wishes import CacheWish, CascadeWish, Window
+from app.schemas.wishes import CacheWish, CascadeWish, NearDuplicates, Window, check_near
 
 MOST_QUESTIONS, MOST_CHOICES = 100, 1_000
 EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -94,6 +94,12 @@ class BatchWishes(Request):
     priority: Literal["standard", "background"] = "standard"
     cache: CacheWish | None = None
     cascade: CascadeWish | None = None
+    near_duplicates: NearDuplicates | None = None
+
+    @model_validator(mode="after")
+    def _reads_what_is_kept(self) -> Self:
+        check_near(self.near_duplicates, self.cache)
+        return self
 
 
 Questions = Annotated[list[SweepQuestion], Field(min_length=1, max_length=MOST_QUESTIONS)]

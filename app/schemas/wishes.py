@@ -76,3 +76,9 @@ class NearDuplicates(Request):
     distance: int = Field(
         default=4, ge=0, le=MOST_DISTANCE, description="bits of 64 in which their hashes may differ"
     )
+
+
+def check_near(near: NearDuplicates | None, cache: CacheWish | None) -> None:
+    """ValueError where the answers of near duplicates cannot be taken."""
+    if near is not None and cache in ("off", "write"):
+        raise ValueError(f"near_duplicates takes kept answers, which cache '{cache}' forbids")

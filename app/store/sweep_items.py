@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -15,6 +15,7 @@ class Listed:
     key: str
     ref: str
     version: str
+    cells: Mapping[str, str] = field(default_factory=dict)  # of the columns that questions name
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Item:
     key: str
     ref: str
     asked: Mapping[str, str]
+    cells: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,11 @@ def see(session: Session, sweep_id: str, run_id: str, attempt: int, listed: Sequ
     session.execute(
         text(
             """
-            INSERT INTO sweep_items AS known (sweep_id, key, ref, version, change, seen_run, seen_attempt)
-            SELECT :sweep, key, ref, version, 'new', :run, :attempt
-            FROM unnest(CAST(:keys AS text[]), CAST(:refs AS text[]), CAST(:versions AS text[]))
-                AS page(key, ref, version)
+            INSERT INTO sweep_items AS known
+                (sweep_id, key, ref, version, cells, change, seen_run, seen_attempt)
+            SELECT :sweep, key, ref, version, CAST(cells AS jsonb), 'new', :run, :attempt
+            FROM unnest(CAST(:keys AS text[]), CAST(:refs AS text[]), CAST(:versions AS text[]),
+                        CAST(:cells AS text[])) AS page(key, ref, version, cells)
             ON CONFLICT (sweep_id, key) DO UPDATE SET
                 change = CASE
                     WHEN known.seen_run = :run AND known.change = 'new' THEN 'new'
@@ -89,7 +92,7 @@ def see(session: Session, sweep_id: str, run_id: str, attempt: int, listed: Sequ
                     WHEN known.seen_run = :run THEN known.change
                     ELSE 'unchanged' END,
                 stale = known.stale OR known.version <> EXCLUDED.version,
-                ref = EXCLUDED.ref, version = EXCLUDED.version,
+                ref = EXCLUDED.ref, version = EXCLUDED.version, cells = EXCLUDED.cells,
                 seen_run = :run, seen_attempt = :attempt, deleted_at = NULL
             WHERE (known.seen_run, known.seen_attempt) <> (:run, :attempt)
             """
@@ -101,6 +104,7 @@ def see(session: Session, sweep_id: str, run_id: str, attempt: int, listed: Sequ
             "keys": [one.key for one in listed],
             "refs": [one.ref for one in listed],
             "versions": [one.version for one in listed],
+            "cells": [json.dumps(dict(one.cells)) for one in listed],
         },
     )
 
@@ -138,7 +142,7 @@ def read_items(session: Session, sweep_id: str, *, after: str, limit: int) -> li
     rows = session.execute(
         text(
             """
-            SELECT key, ref, CASE WHEN stale THEN '{}' ELSE asked END FROM sweep_items
+            SELECT key, ref, CASE WHEN stale THEN '{}' ELSE asked END, cells FROM sweep_items
             WHERE sweep_id = :sweep AND key > :after COLLATE "C" AND deleted_at IS NULL
             ORDER BY key LIMIT :limit
             """
@@ -146,6 +150,15 @@ def read_items(session: Session, sweep_id: str, *, after: str, limit: int) -> li
         {"sweep": sweep_id, "after": after, "limit": limit},
     )
     return [Item(*row) for row in rows]
+
+
+def read_cells(session: Session, sweep_id: str, keys: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """What the columns held that questions about these name, by key."""
+    rows = session.execute(
+        text("SELECT key, cells FROM sweep_items WHERE sweep_id = :sweep AND key = ANY(:keys)"),
+        {"sweep": sweep_id, "keys": list(keys)},
+    )
+    return {row.key: row.cells for row in rows}
 
 
 def read_stale(session: Session, sweep_id: str, *, after: str, limit: int) -> list[StaleItem]:

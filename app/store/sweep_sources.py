@@ -18,7 +18,9 @@ def read_rows(url: str, name: str, columns: Sequence[str]) -> Iterator[Sequence[
     refuses it, TransientWork `source_unavailable` where none answers.
     """
     schema, _, last = name.rpartition(".")
-    wanted = select(*(column(one) for one in columns)).select_from(table(last, schema=schema or None))
+    rows = table(last, *map(column, dict.fromkeys(columns)), schema=schema or None)
+    # With the table's name before them: SQLite takes a quoted name that is no column for a text.
+    wanted = select(*(rows.c[one].label(f"c{at}") for at, one in enumerate(columns)))
     engine = _engine(url)
     options: dict[str, object] = {"stream_results": True, "yield_per": PAGE_ROWS}
     if engine.dialect.name == "postgresql":

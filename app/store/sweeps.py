@@ -161,6 +161,31 @@ def delete_rows(session: Session, *, limit: int) -> int:
     return 0
 
 
+def delete_old_runs(session: Session, *, ended_before_s: float, limit: int) -> int:
+    """Remove a block of the changes of runs that ended so long ago, at last the runs; how many rows.
+
+    The newest run of a sweep stays, and so does the newest that was not cancelled.
+    """
+    old = """
+        SELECT r.id FROM sweep_runs r WHERE r.ended_at < now() - :age * interval '1 second'
+          AND EXISTS (SELECT FROM sweep_runs n WHERE n.sweep_id = r.sweep_id
+                      AND (n.created_at, n.id) > (r.created_at, r.id))
+          AND (r.state = 'cancelled' OR EXISTS (
+              SELECT FROM sweep_runs n WHERE n.sweep_id = r.sweep_id AND n.state IN ('completed', 'failed')
+              AND (n.created_at, n.id) > (r.created_at, r.id)))"""
+    for statement in (
+        f"""DELETE FROM sweep_changes WHERE (run_id, key, question) IN (
+                SELECT run_id, key, question FROM sweep_changes WHERE run_id IN ({old}) LIMIT :limit)""",  # noqa: S608
+        f"""DELETE FROM sweep_runs WHERE id IN (
+                SELECT id FROM ({old}) AS old ORDER BY id LIMIT :limit)""",  # noqa: S608
+    ):
+        values = {"age": ended_before_s, "limit": limit}
+        removed = len(session.execute(text(f"{statement} RETURNING 1"), values).all())
+        if removed:
+            return removed
+    return 0
+
+
 def take_due(session: Session, at: datetime) -> DueSweep | None:
     """A sweep that is due by now, which nobody else looks at."""
     row = session.execute(

@@ -9,7 +9,7 @@ from app.objects import ObjectStore
 from app.store import events, sweep_items, sweep_runs
 from app.store.sweep_items import Answered, AnsweredJob, BatchEnd
 from app.store.sweep_runs import RunTask
-from app.sweeps.questions import question_hashes, split_id
+from app.sweeps.questions import Asking, split_id
 
 PAGE_JOBS = 2_000
 COMPLETED, FAILED = "completed", "failed"
@@ -61,7 +61,7 @@ class Collector:
         telemetry.SWEEP_RUNS.labels(state).inc()
 
     def _note(self, task: RunTask, part: int, batch_id: str) -> None:
-        hashes = question_hashes(task.spec)
+        asking = Asking(task.spec)
         line = task.cursor["line"] if part == task.cursor["part"] else 0
         while True:
             with transaction(self._sessions) as session:
@@ -70,7 +70,8 @@ class Collector:
                     return
                 line = jobs[-1].line
                 sweep_runs.hold_run(session, task, lease_s=self._lease_s)
-                given = answered(jobs, hashes)
+                keys = {split_id(job.custom_id)[0] for job in jobs} if asking.columns else ()
+                given = answered(jobs, asking, sweep_items.read_cells(session, task.sweep.id, list(keys)))
                 differing = sweep_items.note_answers(session, task.sweep.id, task.id, given)
                 sweep_runs.note_cursor(
                     session, task, {"part": part, "line": line}, differing=differing, lease_s=self._lease_s
@@ -107,18 +108,23 @@ class Collector:
             sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
 
 
-def answered(jobs: Sequence[AnsweredJob], hashes: Mapping[str, str]) -> list[Answered]:
-    """The answers of some jobs by image; those to questions that the run did not ask are none of its."""
+def answered(
+    jobs: Sequence[AnsweredJob], asking: Asking, cells: Mapping[str, Mapping[str, str]]
+) -> list[Answered]:
+    """The answers of some jobs by image; those to questions that the run did not ask are none of its.
+
+    `cells` are those that the run has listed: what its questions were filled with.
+    """
     found: dict[str, Answered] = {}
     for job in jobs:
         key, question = split_id(job.custom_id)
-        if question not in hashes:
+        if question not in asking.names:
             continue
         earlier = found.get(key) or Answered(key, None, {}, {})
         found[key] = Answered(
             key,
             job.content_hash or earlier.content_hash,
-            {**earlier.asked, question: hashes[question]},
+            {**earlier.asked, question: asking.hashes(cells.get(key, {}))[question]},
             {**earlier.answers, question: job.text},
         )
     return [found[key] for key in sorted(found)]

@@ -10,19 +10,21 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.actor import actor
+from app.answer_keys import is_repeatable
 from app.batches import Batches, start_to_cancel
 from app.chat import chat_rules, parse_chat_body
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, Overloaded, RequestError
 from app.ids import new_run_id, new_sweep_id
+from app.repeats import Once, hash_request
 from app.store import audit, sweep_items, sweep_runs
 from app.store import sweeps as store
 from app.store.sweep_items import ChangeRow
 from app.store.sweep_runs import RunRow
 from app.store.sweeps import SweepRow
 from app.sweeps.cron import check_cron, due_times, next_due
-from app.sweeps.questions import changed_questions, request_body
+from app.sweeps.questions import Asking, changed_questions, request_body
 from app.sweeps.sources import Sources
 from app.tables.places import read_place
 
@@ -32,6 +34,7 @@ MOST_WAITING = 1_000  # runs of a sweep: what a backfill adds at most
 MOST_DUE = 10_000  # due times that a backfill looks at
 # Whatever changes an answer needs another policy version.
 POLICY = ("questions", "model", "body")
+SWEEP, RUN = "sweep", "sweep.run"  # what idempotency keys make
 SAMPLE = "https://images.example/1.jpg"
 
 
@@ -62,16 +65,27 @@ class Sweeps:
         self._default_model = settings.default_model
         self._buckets = settings.sweep_buckets
 
-    def create(self, tenant_id: str, wish: Mapping[str, Any]) -> SweepRow:
-        """A new sweep. RequestError for what could not be run, `Conflict` where its name is taken."""
+    def create(
+        self, tenant_id: str, wish: Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> SweepRow:
+        """A new sweep, or the one that the same request made before.
+
+        RequestError for what could not be run, `Conflict` where its name is taken.
+        """
         values = {**wish, "model": wish["model"] or self._default_model}
         self._check(values)
+        once = _once(tenant_id, SWEEP, idempotency_key, wish)
         with transaction(self._sessions) as session:
+            made = once.made(session) if once else None
+            if made and (earlier := store.read_sweep(session, tenant_id, made)):
+                return earlier
             due = _first_due(values["cron"], values["zone"], store.now(session))
             given = {**values, "key_id": actor().key_id, "next_due_at": due}
             sweep = store.insert_sweep(session, new_sweep_id(), tenant_id, given)
             if sweep is None:
                 raise _name_taken(wish["name"])
+            if once:
+                once.note(session, sweep.id)
             audit.note(session, actor(), "sweep.created", sweep.id, {"name": sweep.name}, tenant_id=tenant_id)
         log.info("sweep_created", sweep=sweep.id)
         return sweep
@@ -125,13 +139,19 @@ class Sweeps:
             due = _first_due(sweep.cron, sweep.zone, store.now(session))
             return store.update_sweep(session, sweep_id, {"paused_at": None, "next_due_at": due})
 
-    def run(self, tenant_id: str, sweep_id: str) -> RunRow:
-        """A run now, as soon as no other is open."""
+    def run(self, tenant_id: str, sweep_id: str, *, idempotency_key: str | None = None) -> RunRow:
+        """A run now, as soon as no other is open; or the one that the same request made before."""
+        once = _once(tenant_id, RUN, idempotency_key, {"sweep": sweep_id})
         with transaction(self._sessions) as session:
             _found(store.read_sweep(session, tenant_id, sweep_id, lock=True), sweep_id)
+            made = once.made(session) if once else None
+            if made and (earlier := sweep_runs.read_run(session, sweep_id, made)):
+                return earlier
             _check_room(session, sweep_id, 1)
             run_id = new_run_id()
             sweep_runs.insert_run(session, run_id, sweep_id, "manual", store.now(session))
+            if once:
+                once.note(session, run_id)
             audit.note(session, actor(), "sweep.run", sweep_id, {"run": run_id}, tenant_id=tenant_id)
             return _found_run(sweep_runs.read_run(session, sweep_id, run_id), run_id)
 
@@ -193,16 +213,39 @@ class Sweeps:
         if values["cron"] is not None:
             check_cron(values["cron"], values["zone"])
         self._sources.check(values["source"])
+        asking = Asking(values)
         for at, question in enumerate(values["questions"]):
+            self._sources.check_columns(
+                values["source"], asking.columns_of(question["name"]), param=f"questions[{at}].ask"
+            )
             try:
                 parse_chat_body(request_body(SAMPLE, question, values), self._rules)
             except RequestError as error:
                 error.param = f"questions[{at}]: {error.param}" if error.param else f"questions[{at}]"
                 raise
-        if (cascade := (values["batch"] or {}).get("cascade")) is not None:
-            self._batches.check_cascade(cascade, within="batch.")
+        self._check_batch(values)
         if (to := values["destination"]) is not None:
             self._check_bucket(to["prefix"])
+
+    def _check_batch(self, values: Mapping[str, Any]) -> None:
+        """What batches take, and what cannot do anything for these questions."""
+        wishes = values["batch"] or {}
+        if (cascade := wishes.get("cascade")) is not None:
+            first = self._batches.check_cascade(cascade, within="batch.")["model"]
+            if first == self._rules.model({"model": values["model"]}).name:
+                message = (
+                    f"The sweep asks {values['model']!r} itself: a cascade asks another model before it. "
+                    "Name a smaller one, or leave the cascade out."
+                )
+                raise RequestError(message, param="batch.cascade.model", code="invalid_value")
+        near = wishes.get("near_duplicates") is not None
+        if (near or wishes.get("cache") in ("on", "read", "write")) and not is_repeatable(values["body"]):
+            name = "near_duplicates" if near else "cache"
+            message = (
+                f"{name} is about kept answers, and none is kept at a temperature above 0: "
+                f"leave the temperature out of body, or {name} out of batch."
+            )
+            raise RequestError(message, param=f"batch.{name}", code="invalid_value")
 
     def _check_bucket(self, prefix: str) -> None:
         try:
@@ -216,6 +259,10 @@ class Sweeps:
                 "the operator can allow it in VQUEUE_SWEEP_BUCKETS."
             )
             raise RequestError(message, param="destination.prefix", code="blocked_bucket")
+
+
+def _once(tenant_id: str, kind: str, key: str | None, said: Mapping[str, Any]) -> Once | None:
+    return Once(tenant_id, kind, key, hash_request(dict(said))) if key else None
 
 
 def _check_policy(sweep: SweepRow, changes: Mapping[str, Any]) -> None:

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from app.checks import Json
 from app.lines import MAX_CUSTOM_ID
 from app.results import as_line
 from app.states import Endpoint
+from app.tables.templates import parse_template
 
 NAME_CHARS = 64
 # With the longest name of a question behind it, a key still fits a custom_id.
@@ -71,6 +72,46 @@ def request_body(ref: str, question: Mapping[str, Json], spec: Spec) -> dict[str
     turns = [{"role": "system", "content": system}] if system else []
     messages = [*turns, {"role": "user", "content": parts}]
     return {"model": spec["model"], **shared, "messages": messages, **_constraint(question)}
+
+
+class Asking:
+    """A run's questions with the columns that they name. RequestError for an `ask` that is no template."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._questions = {question["name"]: question for question in spec["questions"]}
+        self._hashes = question_hashes(spec)
+        self._templates = {
+            question["name"]: parse_template(f"questions[{at}].ask", question["ask"])
+            for at, question in enumerate(spec["questions"])
+        }
+        named = (column for template in self._templates.values() for column in template.columns)
+        self.columns: Sequence[str] = list(dict.fromkeys(named))
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._questions.keys()
+
+    def columns_of(self, name: str) -> Sequence[str]:
+        return self._templates[name].columns
+
+    def hashes(self, cells: Mapping[str, str]) -> dict[str, str]:
+        """Of everything that an answer depends on but the image, by question, for an item's cells."""
+        return {name: self._hash(name, cells) for name in self._questions}
+
+    def line(self, key: str, ref: str, cells: Mapping[str, str], name: str) -> bytes:
+        """The line of an input file that asks one question of one image."""
+        asked = self._templates[name].fill(self._values(name, cells))
+        return request_line(key, ref, {**self._questions[name], "ask": asked}, self._spec)
+
+    def _values(self, name: str, cells: Mapping[str, str]) -> list[str]:
+        return [cells.get(column, "") for column in self._templates[name].columns]
+
+    def _hash(self, name: str, cells: Mapping[str, str]) -> str:
+        if not self._templates[name].columns:
+            return self._hashes[name]
+        said = json.dumps([self._hashes[name], self._values(name, cells)])
+        return hashlib.sha256(said.encode()).hexdigest()
 
 
 def changed_questions(before: Sequence[Mapping[str, Json]], after: Sequence[Mapping[str, Json]]) -> bool:

@@ -22,6 +22,7 @@ from app.store.files import NewFile, insert_file
 from app.store.sweep_runs import LostRun, RunTask
 from app.sweeps.checking import ContentCheck
 from app.sweeps.collecting import COMPLETED, FAILED, Collector
+from app.sweeps.questions import Asking
 from app.sweeps.sources import Sources
 from app.sweeps.writing import CONTENT_TYPE, Part, Writer
 from app.windows import window_seconds
@@ -102,7 +103,7 @@ class Runs:
 
     def _list(self, task: RunTask) -> None:
         sweep_id = task.sweep.id
-        for page in self._sources.pages(task.sweep.source):
+        for page in self._sources.pages(task.sweep.source, columns=Asking(task.spec).columns):
             with transaction(self._sessions) as session:
                 sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=max(1, len(page)))
                 sweep_items.see(session, sweep_id, task.id, task.attempt, page)
@@ -207,6 +208,7 @@ def batch_wish(task: RunTask, file_id: str) -> Wish:
         priority=Priority(wishes.get("priority") or Priority.STANDARD),
         cache=CacheMode(wishes["cache"]) if wishes.get("cache") else None,
         cascade=wishes.get("cascade"),
+        near_distance=(wishes.get("near_duplicates") or {}).get("distance"),
     )
 
 

@@ -11,7 +11,7 @@ from app.ids import file_key, new_file_id
 from app.objects import ObjectStore
 from app.store import sweep_items
 from app.store.sweep_runs import RunTask, hold_run
-from app.sweeps.questions import question_hashes, request_line, to_ask
+from app.sweeps.questions import Asking, to_ask
 
 PAGE_ITEMS = 1_000
 BLOCK_BYTES = 256 * 1024
@@ -56,8 +56,7 @@ class Writer:
         return Part(file_id, lines.count, size)
 
     def _lines(self, task: RunTask, keep_on: Callable[[], None]) -> Iterator[bytes]:
-        hashes = question_hashes(task.spec)
-        questions = {question["name"]: question for question in task.spec["questions"]}
+        asking = Asking(task.spec)
         after = ""
         while True:
             with transaction(self._sessions) as session:
@@ -67,8 +66,8 @@ class Writer:
                 return
             after = page[-1].key
             for item in page:
-                for name in to_ask(item.asked, hashes):
-                    yield request_line(item.key, item.ref, questions[name], task.spec)
+                for name in to_ask(item.asked, asking.hashes(item.cells)):
+                    yield asking.line(item.key, item.ref, item.cells, name)
             keep_on()
 
 

@@ -1,6 +1,8 @@
 """Sweeps over HTTP."""
 
+import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -10,6 +12,7 @@ from app.config import Settings
 from app.db import Sessions
 from app.main import build_app, wire
 from tests.serving import new_key, serving
+from vqueue import AsyncClient, Client, NotFound, SweepQuestion, SweepSource
 
 WISH: dict[str, Any] = {
     "name": "nightly",
@@ -97,6 +100,14 @@ def test_a_sweep_is_paused_resumed_run_and_back_filled(http: httpx.Client) -> No
         ({"questions": [{"name": "a:b", "ask": "?"}]}, None),
         ({"questions": [{"name": "a", "ask": "?"}, {"name": "A", "ask": "?"}]}, None),
         ({"name": "a/b"}, None),
+        ({"questions": [{"name": "a", "ask": "Is it a {title}?"}]}, "missing_column"),
+        ({"questions": [{"name": "a", "ask": "Is it a {?"}]}, "invalid_template"),
+        ({"batch": {"cascade": {"model": "other", "threshold": 0.5}}}, "model_not_found"),
+        ({"batch": {"cascade": {"model": "demo", "threshold": 0.5}}}, "invalid_value"),
+        ({"batch": {"near_duplicates": {"distance": 8}}}, "invalid_value"),
+        ({"batch": {"near_duplicates": {}, "cache": "off"}}, "invalid_value"),
+        ({"batch": {"near_duplicates": {}}, "body": {"temperature": 0.7}}, "invalid_value"),
+        ({"batch": {"cache": "read"}, "body": {"temperature": 0.7}}, "invalid_value"),
     ],
 )
 def test_what_could_not_be_run_is_refused(
@@ -120,3 +131,60 @@ def test_a_sweep_is_its_tenants_own(http: httpx.Client, url: str, db: Sessions) 
         assert bob.get("/v1/sweeps").json()["data"] == []
         for call in ("pause", "run"):
             assert bob.post(f"/v1/sweeps/{sweep['id']}/{call}").status_code == 404
+
+
+def test_a_run_asked_for_again_with_its_key_is_the_same_run(http: httpx.Client) -> None:
+    path = f"/v1/sweeps/{made(http)['id']}/run"
+    first, again, other = (
+        http.post(path, headers={"Idempotency-Key": key}).json()["id"] for key in ("k1", "k1", "k2")
+    )
+    assert first == again != other
+    assert len(http.get(path + "s").json()["data"]) == 2
+
+
+def test_a_key_that_has_made_a_run_makes_none_of_another_sweep(http: httpx.Client) -> None:
+    sweeps = [made(http), made(http, name="other")]
+    answers = [
+        http.post(f"/v1/sweeps/{sweep['id']}/run", headers={"Idempotency-Key": "k1"}) for sweep in sweeps
+    ]
+    assert [answer.status_code for answer in answers] == [200, 409]
+    assert answers[1].json()["error"]["code"] == "idempotency_key_reused"
+
+
+def test_a_sweep_made_again_with_its_key_is_the_same_sweep(http: httpx.Client) -> None:
+    answers = [http.post("/v1/sweeps", json=WISH, headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert answers[0].json() == answers[1].json()
+    assert len(http.get("/v1/sweeps").json()["data"]) == 1
+
+
+SOURCE: SweepSource = {"kind": "bucket", "prefix": "s3://photos/"}
+GUN: SweepQuestion = {"name": "gun", "ask": "Is a gun shown?"}
+
+
+def test_the_client_has_all_calls(url: str, db: Sessions) -> None:
+    with Client(f"{url}/v1", new_key(db)) as api:
+        made = api.create_sweep("s", source=SOURCE, questions=[GUN], policy_version="1", cron="0 0 * * *")
+        assert api.sweep(made.id) == made == api.sweeps().data[0]
+        assert api.update_sweep(made.id, {"cron": None}).cron is None
+        assert api.update_sweep(made.id, {"cron": "0 0 * * *"}).next_due_at
+        assert (api.pause_sweep(made.id).status, api.resume_sweep(made.id).status) == ("paused", "active")
+        run = api.run_sweep(made.id)
+        assert not run.ended
+        assert api.sweep_run(made.id, run.id) == run == api.sweep_runs(made.id).data[0]
+        assert api.backfill_sweep(made.id, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+        assert api.sweep_diff(made.id, run.id).data == []
+        assert (api.image_clusters().data, api.look_at_images()) == ([], 0)
+        with pytest.raises(NotFound):
+            api.near_images("a" * 64)
+        api.delete_sweep(made.id)
+
+
+def test_the_async_client_has_them_too(url: str, db: Sessions) -> None:
+    async def ask() -> None:
+        async with AsyncClient(f"{url}/v1", new_key(db)) as api:
+            made = await api.create_sweep("s", source=SOURCE, questions=[GUN], policy_version="1")
+            run = await api.run_sweep(made.id, idempotency_key="k")
+            assert run == await api.run_sweep(made.id, idempotency_key="k")
+            assert (await api.image_clusters()).data == []
+
+    asyncio.run(ask())

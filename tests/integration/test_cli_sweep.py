@@ -36,6 +36,10 @@ def vqueue(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["sweep", *arguments])
 
 
+def clusters(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["clusters", *arguments])
+
+
 def test_a_sweep_is_made_shown_switched_and_deleted(rows: Rows) -> None:
     made = vqueue(*MADE, "--choices", "gun=yes, no", "--cron", "0 0 * * *", "--zone", "Asia/Tokyo")
     sweep_id = made.stdout.strip()
@@ -59,6 +63,30 @@ def test_a_diff_is_of_the_newest_run(rows: Rows) -> None:
     assert json.loads(vqueue("diff", "nightly").stdout) == change
 
 
+def test_a_sweep_is_changed_in_what_is_given(rows: Rows) -> None:
+    vqueue(*MADE, "--cron", "0 0 * * *", "--system", "Be brief.", "--priority", "background")
+    done = vqueue(
+        *("update", "nightly", "--policy", "2", "--ask", "knife=Is a knife shown?", "--choices"),
+        *("knife=yes,no", "--cron", "", "--max-tokens", "9", "--near-duplicates", "3"),
+    )
+    changed = json.loads(done.stdout)
+    assert [one["name"] for one in changed["questions"]] == ["knife"]
+    assert (changed["cron"], changed["policy_version"]) == (None, "2")
+    assert changed["body"] == {"system": "Be brief.", "max_tokens": 9}
+    assert changed["batch"] | {"cascade": 0} == {
+        "priority": "background",
+        "cache": None,
+        "cascade": 0,
+        "near_duplicates": {"distance": 3},
+    }
+
+
+def test_images_that_look_the_same_are_listed(rows: Rows) -> None:
+    assert clusters("look").stdout == "0 images\n"
+    assert clusters("list").stdout == ""
+    assert clusters("near", "a" * 64).exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -66,6 +94,7 @@ def test_a_diff_is_of_the_newest_run(rows: Rows) -> None:
         ((*MADE, "--choices", "knife=yes"), 2),
         ((*MADE, "--cron", "daily"), 1),
         (("run", "unknown"), 1),
+        (("update", "unknown", "--policy", "2"), 1),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line(rows: Rows, arguments: tuple[str, ...], code: int) -> None:

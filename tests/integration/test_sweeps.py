@@ -1,7 +1,8 @@
 """A sweep asks what it must and nothing else, whatever changes at its source and whatever dies meanwhile."""
 
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +10,9 @@ import pytest
 
 from app.errors import RequestError
 from app.objects import ObjectStore
+from app.retention import Retention
 from app.sweeps.runs import Runs, make_runs
+from app.sweeps.sources import Sources
 from app.sweeps.stalls import Stalls
 from tests.desk import Desk
 from tests.sweeping import QUESTIONS, World
@@ -138,6 +141,35 @@ def test_what_changes_answers_needs_another_policy_version(three: World, change:
         three.sweeps.update(three.desk.tenant, sweep.id, change)
 
 
+def test_a_cell_that_changes_asks_the_question_that_names_its_column_again(three: World) -> None:
+    rows = {name: {"sku": name, "image": f"{three.place}{name}.png", "title": "a cap"} for name in "abc"}
+    catalog = Catalog(rows)
+    questions = [{"name": "fits", "ask": "Is it {title}?"}, COLOUR]
+    source = {"kind": "catalog", "url": "https://shop.example/x", "id_column": "sku", "image_column": "image"}
+    sweep = three.create(source=source, questions=questions)
+    runs = make_runs(three.settings, sessions=three.desk.sessions, objects=three.desk.objects)
+    runs._sources = Sources(objects=three.desk.objects, settings=three.settings, downloader=catalog)  # pyright: ignore[reportArgumentType]
+    three.runs = runs
+    assert three.run(sweep).asked == 6
+    assert three.run(sweep).asked == 0
+    rows["b"]["title"] = "a hat"
+    run = three.run(sweep)
+    assert (run.changed, run.unchanged, three.asked(run)) == (0, 3, ["b:fits"])
+    assert three.desk.count("jobs WHERE prompt::text LIKE '%Is it a hat?%'") == 1
+    assert three.run(sweep).asked == 0
+
+
+class Catalog:
+    """A web server's JSON lines, as they are now."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, str]]) -> None:
+        self._rows = rows
+
+    def pour(self, url: str, take: Callable[[bytes], object]) -> None:
+        for row in self._rows.values():
+            take(json.dumps(row).encode() + b"\n")
+
+
 def test_a_deleted_image_that_comes_back_is_not_asked_about_again(three: World) -> None:
     sweep = three.create()
     three.run(sweep)
@@ -146,6 +178,17 @@ def test_a_deleted_image_that_comes_back_is_not_asked_about_again(three: World) 
     three.put("c.png", "c")
     run = three.run(sweep)
     assert (run.new, run.unchanged, run.asked) == (1, 2, 0)
+
+
+def test_the_batches_of_a_run_are_as_the_sweep_wants_them(three: World) -> None:
+    wishes = {"near_duplicates": {"distance": 3}, "priority": "background"}
+    sweep = three.create(batch=wishes)
+    three.sweeps.run(three.desk.tenant, sweep.id)
+    for _ in range(4):
+        three.no_waiting()
+        three.runs.step()
+    asked = "near_distance = 3 AND cache = 'on' AND priority = 'background'"
+    assert three.desk.count(f"batches WHERE {asked}") == 1
 
 
 def test_a_run_of_more_than_a_batch_may_have_makes_several(desk: Desk) -> None:
@@ -293,6 +336,28 @@ def test_a_deleted_sweep_leaves_no_rows_and_its_name_free(three: World) -> None:
         pass
     assert (three.desk.count("sweep_items"), three.desk.count("sweep_runs")) == (0, 0)
     assert three.desk.count("sweeps") == 1
+
+
+def test_old_runs_go_with_their_changes_but_the_newest_stays(three: World) -> None:
+    sweep = three.create(questions=[COLOUR])
+    runs = []
+    for content in ("one", "two", "three"):
+        three.put("b.png", content)
+        runs.append(three.run(sweep))
+    waiting = three.sweeps.run(three.desk.tenant, sweep.id)
+    three.desk.execute(
+        "UPDATE sweep_runs SET ended_at = now() - interval '8 days' WHERE ended_at IS NOT NULL"
+    )
+    settings = three.settings.model_copy(update={"retention_sweep_runs_s": 7 * 86_400})
+    retention = Retention(sessions=three.desk.sessions, settings=settings, block_rows=1)
+    while retention.step():
+        pass
+    kept = three.sweeps.runs(three.desk.tenant, sweep.id, limit=9, after=None).runs
+    assert [run.id for run in kept] == [waiting.id, runs[-1].id]
+    assert three.desk.count("sweep_changes") == three.desk.count(
+        f"sweep_changes WHERE run_id = '{runs[-1].id}'"
+    )
+    assert three.desk.count("sweep_items") == 3
 
 
 def step_on(world: World, runs: Runs) -> None:

@@ -1,7 +1,10 @@
 """What a sweep's source shows: catalogs by URL, tables by SQL; and what the operator does not allow."""
 
 import json
-from collections.abc import Iterator
+import sqlite3
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +26,9 @@ class Catalog:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-    def fetch(self, url: str) -> bytes:
-        return self.content
+    def pour(self, url: str, take: Callable[[bytes], object]) -> None:
+        for at in range(0, len(self.content), 65_536):
+            take(self.content[at : at + 65_536])
 
 
 @pytest.fixture
@@ -52,8 +56,8 @@ def allowed(settings: Settings) -> Settings:
     return settings.model_copy(update={"sweep_sources": shop, "s3_source_buckets": (settings.s3_bucket,)})
 
 
-def listed(sources: Sources, source: dict[str, Any]) -> list[Listed]:
-    return [one for page in sources.pages(source) for one in page]
+def listed(sources: Sources, source: dict[str, Any], *columns: str) -> list[Listed]:
+    return [one for page in sources.pages(source, columns=columns) for one in page]
 
 
 def catalog(objects: ObjectStore, settings: Settings, content: bytes) -> Sources:
@@ -151,3 +155,79 @@ def test_sources_are_named_in_the_settings() -> None:
     assert (type(kept), kept.get_secret_value()[-3:]) == (SecretStr, "x=y")
     with pytest.raises(ValueError, match="name=url"):
         read_sources("postgresql://u:p@h/d")
+
+
+CATALOG = {**TABLE, "kind": "catalog", "url": "https://shop.example/feed"}
+CSV = b"sku,url,Title,price\n1,https://a.example/1.jpg,Red shoe,2\n2,https://a.example/2.jpg,,3\n"
+LINES = (
+    b'{"sku": 1, "url": "https://a.example/1.jpg", "title": "Red shoe", "price": 2}\n'
+    b'{"sku": 2, "url": "https://a.example/2.jpg", "price": 3}\n'
+)
+
+
+@pytest.mark.parametrize("content", [CSV, LINES])
+def test_cells_of_the_columns_that_questions_name_come_with_their_row(
+    objects: ObjectStore, settings: Settings, content: bytes
+) -> None:
+    one, other = listed(catalog(objects, settings, content), CATALOG, "title", "price")
+    assert (one.cells, other.cells) == (
+        {"title": "Red shoe", "price": "2"},
+        {"title": "", "price": "3"},
+    )
+    plain, _ = listed(catalog(objects, settings, content), CATALOG)
+    assert plain.version == one.version
+
+
+@pytest.mark.parametrize("content", [CSV, LINES])
+def test_a_column_that_a_catalog_has_not_is_named(
+    objects: ObjectStore, settings: Settings, content: bytes
+) -> None:
+    with pytest.raises(InvalidWork, match="brand") as refused:
+        listed(catalog(objects, settings, content), CATALOG, "brand")
+    assert refused.value.code == "missing_column"
+
+
+def test_cells_of_a_table_come_with_their_row(
+    objects: ObjectStore, allowed: Settings, products: Engine
+) -> None:
+    found = listed(Sources(objects=objects, settings=allowed), TABLE, "changed")
+    assert found[0].cells == {"changed": "2026-01-01"}
+
+
+def test_a_column_that_a_table_has_not_is_named(
+    objects: ObjectStore, allowed: Settings, products: Engine
+) -> None:
+    with pytest.raises(InvalidWork, match="brand") as refused:
+        listed(Sources(objects=objects, settings=allowed), TABLE, "brand")
+    assert refused.value.code == "source_refused"
+
+
+def test_a_quoted_name_that_sqlite_has_not_is_no_text(
+    objects: ObjectStore, settings: Settings, tmp_path: Path
+) -> None:
+    with sqlite3.connect(tmp_path / "x.db") as shop:
+        shop.execute("CREATE TABLE products (sku, url, changed)")
+        shop.execute("INSERT INTO products VALUES (1, 'https://a.example/1.jpg', '')")
+    shop.close()
+    sources = {"shop": SecretStr(f"sqlite:///{tmp_path}/x.db")}
+    with pytest.raises(InvalidWork, match="Brand"):
+        listed(
+            Sources(objects=objects, settings=settings.model_copy(update={"sweep_sources": sources})),
+            TABLE,
+            "Brand",
+        )
+
+
+@pytest.mark.parametrize("column", ["note", "other"])
+def test_a_large_catalog_is_not_held_in_memory(objects: ObjectStore, settings: Settings, column: str) -> None:
+    row = b'{"sku": %d, "url": "https://a.example/%d.jpg", "note": "' + b"x" * 2_000 + b'"}\n'
+    content = b"".join(row % (number, number) for number in range(12_000))
+    sources = catalog(objects, settings, content)
+    tracemalloc.start()
+    try:
+        rows = sum(len(page) for page in sources.pages({**CATALOG, "version_column": column}))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert rows == 12_000
+    assert peak < len(content) / 4

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.chat import chat_rules
 from app.config import Settings
+from app.errors import RequestError
 from app.lines import LineRules, ParsedLine, parse_line
 from app.states import Endpoint
 from app.store.sweep_items import AnsweredJob, StaleItem
@@ -15,6 +17,7 @@ from app.sweeps.checking import same, wishes_of
 from app.sweeps.collecting import answered
 from app.sweeps.questions import (
     MOST_KEY,
+    Asking,
     custom_id,
     item_key,
     question_hashes,
@@ -88,9 +91,33 @@ def test_answers_are_gathered_by_image() -> None:
         AnsweredJob(3, "b:shape", "square", "h2"),
         AnsweredJob(4, "b:other", "not ours", "h2"),
     ]
-    first, second = answered(jobs, {"colour": "c", "shape": "s"})
-    assert (first.key, first.content_hash, first.asked) == ("a", "h1", {"colour": "c", "shape": "s"})
-    assert (second.answers, second.asked) == ({"shape": "square"}, {"shape": "s"})
+    hashes = question_hashes(spec())
+    first, second = answered(jobs, Asking(spec()), {})
+    assert (first.key, first.content_hash, first.asked) == ("a", "h1", hashes)
+    assert (second.answers, second.asked) == ({"shape": "square"}, {"shape": hashes["shape"]})
+
+
+TITLED = spec(
+    questions=[{"name": "fits", "ask": "Is it a {title}? {{}}"}, {"name": "plain", "ask": "Which colour?"}]
+)
+
+
+def test_a_question_is_filled_with_the_cells_of_its_item() -> None:
+    line = json.loads(Asking(TITLED).line("a", "s3://bucket/a", {"title": "red {shoe}"}, "fits"))
+    assert line["body"]["messages"][0]["content"][1]["text"] == "Is it a red {shoe}? {}"
+
+
+@given(st.text(), st.text())
+def test_another_cell_is_another_question_only_where_it_is_named(one: str, other: str) -> None:
+    before, after = (Asking(TITLED).hashes({"title": title, "price": title}) for title in (one, other))
+    assert (before["fits"] == after["fits"]) == (one == other)
+    assert before["plain"] == after["plain"] == question_hashes(TITLED)["plain"]
+
+
+def test_a_single_brace_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"single '\{'") as refused:
+        Asking(spec(questions=[{"name": "a", "ask": "{"}]))
+    assert refused.value.param == "questions[0].ask"
 
 
 def test_only_the_same_content_is_the_same() -> None:
