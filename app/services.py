@@ -11,6 +11,7 @@ from app.batches import Batches, default_brake, make_batches
 from app.chats import Chats
 from app.clusters import Clusters
 from app.config import Settings
+from app.console.compare import Comparisons
 from app.console.results import Results
 from app.console.sessions import ConsoleSessions
 from app.console.thumbnails import Thumbnails
@@ -70,6 +71,7 @@ class Services:
     console: ConsoleSessions
     thumbnails: Thumbnails
     results: Results
+    comparisons: Comparisons
     settings: Settings
     checks: tuple[Check, ...]
 
@@ -128,6 +130,7 @@ def wire(settings: Settings) -> Services:
         console=ConsoleSessions(sessions=sessions, keys=keys, lasts_s=settings.console_session_s),
         thumbnails=Thumbnails(sessions=sessions, objects=objects, limits=image_limits(settings)),
         results=Results(sessions=sessions),
+        comparisons=Comparisons(sessions=sessions),
         settings=settings,
         checks=readiness_checks(
             engine=engine,

@@ -23,7 +23,11 @@ class NavigationEntry:
     scope: str = "read"
 
 
-NAVIGATION = (NavigationEntry("/batches", "batches"), NavigationEntry("/new", "new", "write"))
+NAVIGATION = (
+    NavigationEntry("/batches", "batches"),
+    NavigationEntry("/new", "new", "write"),
+    NavigationEntry("/compare", "compare"),
+)
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 

@@ -13,6 +13,9 @@ from tests.browser.site import Site
 PAGES = {
     "batches": "/batches",
     "batch": "/batches/{batch}",
+    "results": "/batches/{batch}/results",
+    "results-none": "/batches/{batch}/results?text=zzyzx",
+    "compare-choose": "/compare?a={batch}",
     "not-found": "/batches/batch_none",
 }
 MOST_BYTES = 300_000

@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from app.routes.console.batches import batch_pages
+from app.routes.console.compare import compare_pages
 from app.routes.console.desk import Desk
 from app.routes.console.home import home_pages
 from app.routes.console.images import image_pages
@@ -21,6 +22,7 @@ def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRoute
         result_pages(services, desk),
         image_pages(services, desk),
         new_pages(services, desk, uploads),
+        compare_pages(services, desk),
     ):
         router.include_router(pages)
     return router

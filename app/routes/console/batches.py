@@ -16,6 +16,7 @@ from app.services import Services
 from app.store.batches import BatchRow
 
 ROWS = 25
+OTHERS = 30  # to compare a batch with, the newest
 
 
 def batch_pages(services: Services, desk: Desk) -> APIRouter:
@@ -43,6 +44,11 @@ def batch_pages(services: Services, desk: Desk) -> APIRouter:
             states=state_counts(found, services.progress.under_way(batch_id)),
             errors=services.progress.errors(viewer.tenant.id, batch_id),
             formats=list(Format),
+            others=[
+                one
+                for one in services.batches.list(viewer.tenant.id, limit=OTHERS).rows
+                if one.id != batch_id
+            ],
         )
 
     @router.post("/{batch_id}/cancel")
