@@ -16,7 +16,7 @@ from app.labels import read_values, right_label
 from app.pages import Page, page_of
 from app.references import RefKind
 from app.results import as_line
-from app.store import audit, reviews
+from app.store import audit, reviews, votes
 from app.store import labels as store
 from app.store.labels import GROUPS, Count, Cursor, Filters, LabelRow
 from app.store.reviews import Correction, Picture, Review, Reviewable
@@ -72,7 +72,8 @@ class Answers:
         with transaction(self._sessions) as session:
             answer = _held(session, tenant_id, job_id, name)
             review = _reviewed(job_id, answer, wish)
-            if reviews.put_review(session, tenant_id, review):
+            is_new = reviews.put_review(session, tenant_id, review)
+            if votes.put_vote(session, tenant_id, review) or is_new:
                 details = {"field": review.field, "verdict": review.verdict}
                 if review.verdict == OVERTURN:
                     details["label"] = review.label
@@ -85,9 +86,29 @@ class Answers:
         job_id = job_number(name)
         with transaction(self._sessions) as session:
             chosen = _field(_held(session, tenant_id, job_id, name).fields, field)
-            if not reviews.delete_review(session, job_id, chosen):
-                message = f"The answer of {name} has no review{_of(chosen)}."
-                raise NotFound(message, param="job_id", code="review_not_found")
+            known = reviews.read_review(session, job_id, chosen)
+            if known is None:
+                raise _unreviewed(name, chosen)
+            reviews.delete_review(session, job_id, chosen)
+            votes.delete_votes(session, job_id, chosen, [known.key_id, actor().key_id])
+            details = {"field": chosen}
+            audit.note(session, actor(), "answer.review_deleted", name, details, tenant_id=tenant_id)
+
+    def take_back(self, tenant_id: str, name: str, field: str | None) -> None:
+        """Take back what the caller has said: what somebody else said last is the review again.
+
+        `NotFound` where the caller has said nothing.
+        """
+        job_id, key_id = job_number(name), actor().key_id
+        with transaction(self._sessions) as session:
+            chosen = _field(_held(session, tenant_id, job_id, name).fields, field)
+            if not votes.delete_votes(session, job_id, chosen, [key_id]):
+                raise _unreviewed(name, chosen)
+            known = reviews.read_review(session, job_id, chosen)
+            if known is not None and known.key_id == key_id:
+                reviews.delete_review(session, job_id, chosen)
+                if (before := votes.read_vote(session, job_id, chosen, None)) is not None:
+                    reviews.put_review(session, tenant_id, before)
             details = {"field": chosen}
             audit.note(session, actor(), "answer.review_deleted", name, details, tenant_id=tenant_id)
 
@@ -141,7 +162,7 @@ def correction_line(one: Correction, pictures: Mapping[int, Picture]) -> dict[st
         "custom_id": entry_name(one.job_id, one.field, 0),
         "image": named[0] if named else None,
         **({"images": named} if len(named) > 1 else {}),
-        "question": _texts(turns[-1:], "user"),
+        "question": asked(one.prompt),
         **({"system": system} if system else {}),
         **_form(one.constraint),
         **({"field": one.field} if one.field else {}),
@@ -149,6 +170,11 @@ def correction_line(one: Correction, pictures: Mapping[int, Picture]) -> dict[st
         "model_answer": said,
         "source": _source(one, pictures),
     }
+
+
+def asked(prompt: Mapping[str, Any]) -> str:
+    """What was asked, word for word: of a conversation the last turn."""
+    return _texts(prompt["turns"][-1:], "user")
 
 
 def _cursor(session: Session, tenant_id: str, name: str) -> Cursor:
@@ -198,6 +224,11 @@ def _field(fields: Sequence[str], wanted: str | None) -> str:
     shown = ", ".join(map(repr, fields[:20]))
     said = "The answer has several fields: name one of" if wanted is None else f"{wanted[:80]!r} is none of"
     raise RequestError(f"{said} {shown}.", param="field", code="invalid_field")
+
+
+def _unreviewed(name: str, field: str) -> NotFound:
+    message = f"The answer of {name} has no review{_of(field)}."
+    return NotFound(message, param="job_id", code="review_not_found")
 
 
 def _of(field: str) -> str:

@@ -82,6 +82,24 @@ def spell(value: Json) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class Choices:
+    """What a reviewer chooses the right label from. Without values it is written as text."""
+
+    values: Sequence[Json] = ()
+    are_several: bool = False  # any number of them together
+
+
+def choices_of(constraint: Mapping[str, Json], field: str) -> Choices:
+    """As far as a choice list or the field's schema names all values plainly."""
+    form = _form(constraint, field)
+    if form.get("type") == "array":
+        items = form.get("items")
+        values = _named(items) if isinstance(items, dict) else ()
+        return Choices(values, are_several=bool(values))
+    return Choices(_named(form))
+
+
 def right_label(constraint: Mapping[str, Json], field: str, given: Json, answer: Json) -> Json:
     """What a reviewer says in place of `answer`, as the field would have it.
 
@@ -122,6 +140,13 @@ def _form(constraint: Mapping[str, Json], field: str) -> Mapping[str, Json]:
     schema = json.loads(constraint["json_schema"])
     form = schema.get("properties", {}).get(field) if field else schema
     return form if isinstance(form, dict) else {}
+
+
+def _named(form: Mapping[str, Json]) -> Sequence[Json]:
+    if isinstance(form.get("enum"), list):
+        values = [one for one in form["enum"] if spell(one) is not None]
+        return values if len(values) == len(form["enum"]) else ()
+    return (True, False) if form.get("type") == "boolean" else ()
 
 
 def _readings(given: Json) -> Iterator[Json]:

@@ -77,7 +77,7 @@ def build_app(services: Services) -> FastAPI:
         batch_routes(batches=services.batches, caller=caller),
         progress_routes(progress=services.progress, retries=services.retries, caller=caller),
         export_routes(exports=services.exports, caller=caller),
-        answer_routes(answers=services.answers, caller=caller),
+        answer_routes(answers=services.answers, queue=services.review_queue, caller=caller),
         job_routes(jobs=services.jobs, caller=caller),
         chat_routes(chats=services.chats, caller=caller),
         response_routes(chats=services.chats, caller=caller),

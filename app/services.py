@@ -30,6 +30,7 @@ from app.previews import Previews
 from app.progress import Progress
 from app.readiness import Check, readiness_checks
 from app.retrying import Retries
+from app.reviewing import ReviewQueue
 from app.served import ServedModels
 from app.sweeps.desk import Sweeps
 from app.sweeps.sources import Sources
@@ -56,6 +57,7 @@ class Services:
     progress: Progress
     exports: Exports
     answers: Answers
+    review_queue: ReviewQueue
     retries: Retries
     placer: Placer
     jobs: Jobs
@@ -115,6 +117,7 @@ def wire(settings: Settings) -> Services:
         progress=Progress(sessions=sessions),
         exports=Exports(sessions=sessions, objects=objects, image_max_bytes=settings.image_max_bytes),
         answers=Answers(sessions=sessions),
+        review_queue=ReviewQueue(sessions=sessions),
         retries=Retries(sessions=sessions, limits=limits, brake=default_brake(settings)),
         placer=placer,
         jobs=jobs,

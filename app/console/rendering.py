@@ -27,6 +27,7 @@ NAVIGATION = (
     NavigationEntry("/batches", "batches"),
     NavigationEntry("/new", "new", "write"),
     NavigationEntry("/compare", "compare"),
+    NavigationEntry("/review", "review", "review"),
 )
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

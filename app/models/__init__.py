@@ -1,6 +1,6 @@
 """The tables of vqueue. Migrations build them; store/ is the only place that reads or writes them."""
 
-from app.models.answers import answer_cache, answers, engines, labels, reviews
+from app.models.answers import answer_cache, answers, engines, labels, review_claims, review_votes, reviews
 from app.models.base import metadata
 from app.models.batches import batch_errors, batches, checked, results
 from app.models.console import console_sessions, secrets
@@ -35,6 +35,8 @@ __all__ = [
     "labels",
     "metadata",
     "results",
+    "review_claims",
+    "review_votes",
     "reviews",
     "secrets",
     "sweep_changes",

@@ -74,11 +74,20 @@ labels = Table(
     Column("policy_version", Text),
     Column("model", Text, nullable=False),
     moment("created_at", nullable=False, now=True),
+    Column("confidence", Float),  # of the whole answer, where it is known
     Index("ix_labels_newest", "tenant_id", "created_at", "job_id", "field", "place"),
     Index("ix_labels_question", "tenant_id", "question", "value", "created_at"),
     Index("ix_labels_batch", "batch_id", "created_at", "job_id", "field", "place"),
     Index("ix_labels_value", "batch_id", "field", "value", "job_id"),
     Index("ix_labels_item", "tenant_id", "item"),
+    Index(
+        "ix_labels_confidence",
+        "tenant_id",
+        "confidence",
+        "job_id",
+        "field",
+        postgresql_where=text("confidence IS NOT NULL"),
+    ),
 )
 
 # What people say of a field of an answer.
@@ -94,4 +103,29 @@ reviews = Table(
     Column("key_id", Text),
     moment("at", nullable=False, now=True),
     Index("ix_reviews_tenant_id_job_id_field", "tenant_id", "job_id", "field"),
+)
+
+# What each person has said of it last; the review is what was said last of all.
+review_votes = Table(
+    "review_votes",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True),
+    Column("field", Text(collation="C"), primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("tenant_id", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("label", JSON),
+    Column("note", Text),
+    moment("at", nullable=False, now=True),
+    Index("ix_review_votes_tenant_id_job_id_field", "tenant_id", "job_id", "field"),
+)
+
+# Who looks at it now, in the queue of the console; over by itself.
+review_claims = Table(
+    "review_claims",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True),
+    Column("field", Text(collation="C"), primary_key=True),
+    Column("holder", Text, nullable=False),
+    moment("until", nullable=False),
 )

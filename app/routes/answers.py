@@ -1,6 +1,6 @@
 """(ours) Labelled answers over HTTP: found, counted, reviewed, handed out as a calibration set."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -10,14 +10,18 @@ from fastapi.responses import StreamingResponse
 from app.answers import Answers, ReviewWish, entry_name, read_groups
 from app.auth import Tenant
 from app.ids import job_name
+from app.opinions import Agreement
+from app.reviewing import ReviewQueue
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
 from app.schemas.labels import (
+    AgreementList,
     LabelCount,
     LabelCounts,
     LabelledAnswer,
     LabelledAnswerList,
+    PairAgreement,
     ReviewDeleted,
     ReviewObject,
     ReviewPut,
@@ -57,7 +61,7 @@ def _filters(
 Wanted = Annotated[Filters, Depends(_filters)]
 
 
-def answer_routes(*, answers: Answers, caller: Caller) -> APIRouter:
+def answer_routes(*, answers: Answers, queue: ReviewQueue, caller: Caller) -> APIRouter:
     router = APIRouter(prefix="/v1/answers", tags=["answers"])
     read_body = json_body(ReviewPut, max_bytes=BODY_BYTES)
 
@@ -89,16 +93,15 @@ def answer_routes(*, answers: Answers, caller: Caller) -> APIRouter:
             total=sum(one.labels for one in counts),
         )
 
+    @router.get("/agreement")
+    def agreement(tenant: Annotated[Tenant, Depends(caller.read)], filters: Wanted) -> AgreementList:
+        """How often two people said the same of the same answers, by question and pair of keys."""
+        return AgreementList(data=[_pair(one) for one in queue.agreement(tenant.id, filters)])
+
     @router.get("/corrections", response_class=StreamingResponse, responses=DOC)
     def corrections(tenant: Annotated[Tenant, Depends(caller.read)], filters: Wanted) -> StreamingResponse:
         """The reviewed answers as JSON Lines: what was asked, what the model said, and what is right."""
-        headers = {
-            "Content-Disposition": 'attachment; filename="corrections.jsonl"',
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-store",
-        }
-        lines = answers.corrections(tenant.id, filters)
-        return StreamingResponse(lines, media_type=JSON_LINES, headers=headers)
+        return sent_corrections(answers.corrections(tenant.id, filters))
 
     @router.put("/{job_id}/review", openapi_extra=documented(ReviewPut))
     def review(
@@ -118,6 +121,28 @@ def answer_routes(*, answers: Answers, caller: Caller) -> APIRouter:
         return ReviewDeleted(job_id=job_id)
 
     return router
+
+
+def _pair(one: Agreement) -> PairAgreement:
+    return PairAgreement(
+        question=one.question,
+        field=one.field,
+        key_ids=[one.one, one.other],
+        answers=one.answers,
+        agreed=one.agreed,
+        agreement=one.rate,
+        kappa=one.kappa,
+    )
+
+
+def sent_corrections(lines: Iterator[bytes]) -> StreamingResponse:
+    """As a file to keep."""
+    headers = {
+        "Content-Disposition": 'attachment; filename="corrections.jsonl"',
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(lines, media_type=JSON_LINES, headers=headers)
 
 
 def _wish(body: ReviewPut) -> ReviewWish:

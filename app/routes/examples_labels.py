@@ -53,6 +53,22 @@ ANSWERS: Mapping[str, Any] = {
         "data": [{"object": "label_count", "label": "brown", "day": "2026-11-30", "count": 412}],
         "total": 412,
     },
+    "answers_agreement": {
+        "object": "list",
+        "data": [
+            {
+                "object": "agreement",
+                "question": "colour",
+                "field": "",
+                "key_ids": ["key_6f1c2a9de4b04d3f", "key_b3a07c55d21e4f90"],
+                "answers": 200,
+                "agreed": 188,
+                "agreement": 0.94,
+                "kappa": 0.87,
+            }
+        ],
+        "has_more": False,
+    },
     "answers_review": REVIEW,
     "answers_delete_review": {"object": "review", "job_id": JOB_ID, "deleted": True},
 }

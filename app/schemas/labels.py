@@ -87,3 +87,22 @@ class LabelCounts(BaseModel):
     group_by: list[str]
     data: list[LabelCount]
     total: int
+
+
+class PairAgreement(BaseModel):
+    """How often two people said the same of the answers to a question that both have reviewed."""
+
+    object: Literal["agreement"] = "agreement"
+    question: str | None
+    field: str
+    key_ids: list[str] = Field(description="the two keys by which it was said")
+    answers: int
+    agreed: int
+    agreement: float = Field(description="agreed of answers, from 0 to 1")
+    kappa: float | None = Field(description="Cohen's; null where chance alone would have them agree always")
+
+
+class AgreementList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[PairAgreement]
+    has_more: Literal[False] = False

@@ -16,7 +16,9 @@ REVIEW = "CASE r.verdict WHEN 'confirm' THEN 'confirmed' WHEN 'overturn' THEN 'o
 # What follows `gone`, jobs by `id`, in a statement that deletes them.
 LABELS_GONE = """
     unlabelled AS (DELETE FROM labels USING gone WHERE labels.job_id = gone.id),
-    unreviewed AS (DELETE FROM reviews USING gone WHERE reviews.job_id = gone.id)"""
+    unreviewed AS (DELETE FROM reviews USING gone WHERE reviews.job_id = gone.id),
+    unvoted AS (DELETE FROM review_votes USING gone WHERE review_votes.job_id = gone.id),
+    unclaimed AS (DELETE FROM review_claims USING gone WHERE review_claims.job_id = gone.id)"""
 # Of a batch that its owner has deleted nothing is seen, though its rows may still be there.
 SEEN = "NOT EXISTS (SELECT FROM batches d WHERE d.id = l.batch_id AND d.deleted_at IS NOT NULL)"
 FILTERS: Mapping[str, str] = {
@@ -30,6 +32,9 @@ FILTERS: Mapping[str, str] = {
     "review": f"{REVIEW} = :review",
     "since": "l.created_at >= :since",
     "until": "l.created_at < :until",
+    "below": "l.confidence < :below",
+    "sweep_id": "l.batch_id IN (SELECT id FROM batches WHERE tenant_id = :tenant "
+    "AND metadata->>'vqueue_sweep' = :sweep_id)",
 }
 GROUPS: Mapping[str, str] = {
     "label": "l.value",
@@ -42,6 +47,12 @@ GROUPS: Mapping[str, str] = {
 }
 JOIN_REVIEWS = "LEFT JOIN reviews r ON r.job_id = l.job_id AND r.field = l.field"
 NEWEST = "l.created_at DESC, l.job_id DESC, l.field DESC, l.place DESC"
+# How sure an answer is: as its cascade says, else by its tokens' probabilities, where they are kept.
+# What is less likely than e^-700 is no number to Postgres.
+CONFIDENCE = """coalesce(a.confidence, CASE
+        WHEN json_typeof(a.logprobs) = 'array' AND json_array_length(a.logprobs) > 0
+        THEN exp(least(0, greatest(-700, (
+            SELECT sum(CAST(token->>1 AS float8)) FROM json_array_elements(a.logprobs) AS token)))) END)"""
 QUESTION_CHARS = 64  # of a table's; what is longer behind a colon is none
 
 # A line of a table asks the question whose turn it is; a sweep's jobs say theirs behind the last colon.
@@ -51,7 +62,8 @@ NOTE = Prepared(
     WITH given AS (
         SELECT * FROM unnest(:ids, :fields, :places, :values) AS g(job_id, field, place, value)),
     answered AS MATERIALIZED (
-        SELECT j.id, j.tenant_id, j.batch_id, j.line, j.custom_id, a.model, a.created_at
+        SELECT j.id, j.tenant_id, j.batch_id, j.line, j.custom_id, a.model, a.created_at,
+               {CONFIDENCE} AS confidence
         FROM jobs j JOIN answers a ON a.job_id = j.id WHERE j.id = ANY(:ids)),
     asked AS MATERIALIZED (
         SELECT b.id, b.metadata->>'vqueue_policy_version' AS policy_version,
@@ -69,12 +81,12 @@ NOTE = Prepared(
                END AS question
         FROM answered one LEFT JOIN asked ON asked.id = one.batch_id)
     INSERT INTO labels (job_id, field, place, value, tenant_id, batch_id, question, item, policy_version,
-                        model, created_at)
+                        model, created_at, confidence)
     SELECT g.job_id, g.field, g.place, g.value, n.tenant_id, n.batch_id, n.question,
            CASE WHEN n.question IS NOT NULL AND (n.questions > 1 OR n.is_sweep)
                      AND right(n.custom_id, length(n.question) + 1) = ':' || n.question
                 THEN left(n.custom_id, -length(n.question) - 1) ELSE n.custom_id END,
-           n.policy_version, n.model, n.created_at
+           n.policy_version, n.model, n.created_at, n.confidence
     FROM given g JOIN named n ON n.id = g.job_id
     ON CONFLICT DO NOTHING
     """,  # noqa: S608 - pieces of our own
@@ -96,6 +108,8 @@ class Filters:
     review: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    below: float | None = None  # its confidence; those without one are left out
+    sweep_id: str | None = None
 
 
 @dataclass(frozen=True)

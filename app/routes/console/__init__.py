@@ -9,6 +9,7 @@ from app.routes.console.home import home_pages
 from app.routes.console.images import image_pages
 from app.routes.console.new import new_pages
 from app.routes.console.results import result_pages
+from app.routes.console.review import review_pages
 from app.routes.uploads import Uploads
 from app.services import Services
 
@@ -23,6 +24,7 @@ def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRoute
         image_pages(services, desk),
         new_pages(services, desk, uploads),
         compare_pages(services, desk),
+        review_pages(services, desk),
     ):
         router.include_router(pages)
     return router
