@@ -14,6 +14,7 @@ from app.config import Settings
 from app.console.compare import Comparisons
 from app.console.results import Results
 from app.console.sessions import ConsoleSessions
+from app.console.sweep_board import SweepBoard
 from app.console.thumbnails import Thumbnails
 from app.db import make_engine, make_sessions
 from app.exports.opening import Exports
@@ -74,6 +75,7 @@ class Services:
     thumbnails: Thumbnails
     results: Results
     comparisons: Comparisons
+    sweep_board: SweepBoard
     settings: Settings
     checks: tuple[Check, ...]
 
@@ -134,6 +136,7 @@ def wire(settings: Settings) -> Services:
         thumbnails=Thumbnails(sessions=sessions, objects=objects, limits=image_limits(settings)),
         results=Results(sessions=sessions),
         comparisons=Comparisons(sessions=sessions),
+        sweep_board=SweepBoard(sessions=sessions),
         settings=settings,
         checks=readiness_checks(
             engine=engine,

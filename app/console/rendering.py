@@ -28,6 +28,7 @@ NAVIGATION = (
     NavigationEntry("/new", "new", "write"),
     NavigationEntry("/compare", "compare"),
     NavigationEntry("/review", "review", "review"),
+    NavigationEntry("/sweeps", "sweeps"),
 )
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

@@ -131,7 +131,7 @@ def list_runs(session: Session, sweep_id: str, *, limit: int, after: RunRow | No
             "limit": limit,
         },
     )
-    return [_run(row) for row in rows.mappings()]
+    return [run_row(row) for row in rows.mappings()]
 
 
 def count_waiting(session: Session, sweep_id: str) -> int:
@@ -369,10 +369,10 @@ def _say(session: Session, task: RunTask, sets: str, **values: Any) -> None:
 
 def _one(result: Result[Any]) -> RunRow | None:
     row = result.mappings().one_or_none()
-    return _run(row) if row else None
+    return run_row(row) if row else None
 
 
-def _run(row: RowMapping) -> RunRow:
+def run_row(row: RowMapping) -> RunRow:
     return RunRow(**{field.name: row[field.name] for field in fields(RunRow)})
 
 

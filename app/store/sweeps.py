@@ -107,7 +107,7 @@ def list_sweeps(
     """A page, newest first, from behind `after` on."""
     query = "SELECT * FROM sweeps WHERE tenant_id = :tenant AND deleted_at IS NULL"
     rows = read_page(session, query, {"tenant": tenant_id}, limit=limit, after=after)
-    return [_sweep(row) for row in rows.mappings()]
+    return [sweep_row(row) for row in rows.mappings()]
 
 
 def name_taken(session: Session, tenant_id: str, name: str, *, but: str) -> bool:
@@ -133,7 +133,7 @@ def update_sweep(session: Session, sweep_id: str, values: Mapping[str, Any]) -> 
         ),
         {"id": sweep_id, **_values(values)},
     )
-    return _sweep(row.mappings().one())
+    return sweep_row(row.mappings().one())
 
 
 def mark_deleted(session: Session, sweep_id: str) -> None:
@@ -233,8 +233,8 @@ def _values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _one(result: Result[Any]) -> SweepRow | None:
     row = result.mappings().one_or_none()
-    return _sweep(row) if row else None
+    return sweep_row(row) if row else None
 
 
-def _sweep(row: RowMapping) -> SweepRow:
+def sweep_row(row: RowMapping) -> SweepRow:
     return SweepRow(**{field.name: row[field.name] for field in fields(SweepRow)})

@@ -10,6 +10,7 @@ from app.routes.console.images import image_pages
 from app.routes.console.new import new_pages
 from app.routes.console.results import result_pages
 from app.routes.console.review import review_pages
+from app.routes.console.sweeps import sweep_pages
 from app.routes.uploads import Uploads
 from app.services import Services
 
@@ -25,6 +26,7 @@ def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRoute
         new_pages(services, desk, uploads),
         compare_pages(services, desk),
         review_pages(services, desk),
+        sweep_pages(services, desk),
     ):
         router.include_router(pages)
     return router

@@ -15,7 +15,7 @@ from app.actor import actor
 from app.auth import Scope
 from app.console.rendering import THEMES, Reader, Renderer
 from app.console.sessions import ConsoleSessions, Viewer
-from app.console.words import choose_language
+from app.console.words import Words, choose_language
 from app.errors import Forbidden, RequestError
 from app.routes.caller import count_request
 from app.throttle import Throttle
@@ -75,9 +75,7 @@ class Desk:
         self, request: Request, viewer: Viewer | None, template: str, *, status: int = 200, **values: object
     ) -> HTMLResponse:
         reader = Reader(
-            language=choose_language(
-                request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language")
-            ),
+            language=_language(request),
             theme=_theme(request),
             path=_path(request) if request.method == "GET" else "/",
             viewer=viewer,
@@ -85,6 +83,10 @@ class Desk:
         return HTMLResponse(
             self.renderer.render(template, reader, values), status_code=status, headers=HEADERS
         )
+
+    def words(self, request: Request) -> Words:
+        """Those of the viewer's language, for texts that are put together before the page."""
+        return Words(_language(request))
 
     def error_page(self, request: Request, error: RequestError) -> Response | None:
         """What went wrong, as a page; strangers are sent to sign in, and come back. None for API clients."""
@@ -174,6 +176,10 @@ def back_to(path: str | None, fallback: str = "/batches") -> str:
 def see(path: str) -> RedirectResponse:
     """Go on with this page, after a form."""
     return RedirectResponse(path, status_code=303)
+
+
+def _language(request: Request) -> str:
+    return choose_language(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language"))
 
 
 def _theme(request: Request) -> str:
