@@ -50,6 +50,10 @@ set_up_python() {
     if [ -x "$venv/bin/python" ] && [ "$old" = "$stamp" ]; then
         return
     fi
+    if [ -L "$venv" ]; then
+        say ".venv is a link to $(readlink "$venv"), used as it is: nothing is installed or cleared there"
+        return
+    fi
     if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         python=$(find_python)
         say "making .venv with $("$python" --version)"
