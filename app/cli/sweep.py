@@ -33,6 +33,7 @@ RUN_TITLES = (
     "asked",
     "failed",
     "differing",
+    "error",
 )
 
 Found = dict[str, Any]  # JSON as the API has it
@@ -328,7 +329,8 @@ def _run_cells(one: Found) -> list[str]:
     items, requests = one["item_counts"], one["request_counts"]
     counts = [items[name] for name in ("listed", "new", "changed", "deleted")]
     counts += [requests[name] for name in ("asked", "failed", "differing")]
-    return [one["id"], _moment(one["due_at"]), one["kind"], one["status"], *map(str, counts)]
+    error = printable(f"{one['error']['code']}: {one['error']['message']}") if one["error"] else "-"
+    return [one["id"], _moment(one["due_at"]), one["kind"], one["status"], *map(str, counts), error]
 
 
 def _moment(unix: int | None) -> str:

@@ -110,8 +110,9 @@ Alert = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 def _named_once(questions: list[SweepQuestion] | None) -> None:
     names = [question.name.casefold() for question in questions or ()]
-    if len(set(names)) < len(names):
-        raise ValueError("questions must have names of their own")
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise ValueError(f"questions must have names of their own: two are named {twice!r}")
 
 
 class SweepCreate(Request):

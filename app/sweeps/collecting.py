@@ -82,14 +82,14 @@ class Collector:
         to = task.sweep.destination
         if to is None:
             return
-        bucket, _, prefix = to["prefix"].removeprefix("s3://").partition("/")
+        bucket, folder = read_destination(to["prefix"])
         wish = ExportWish(Format(to["format"]), columns=Columns.ANSWERS)
         for part, batch_id in enumerate(task.batch_ids):
             made = self._exports.open(task.sweep.tenant_id, batch_id, wish)
             number = f"-{part + 1}" if len(task.batch_ids) > 1 else ""
             name = f"{task.due_at:%Y-%m-%dT%H%M%SZ}-{task.id}{number}.{to['format']}"
             self._objects.put_stream(
-                f"{prefix}{task.sweep.name}/{name}",
+                f"{folder}{task.sweep.name}/{name}",
                 self._holding(task, made.blocks),
                 content_type=made.content_type,
                 bucket=bucket,
@@ -106,6 +106,12 @@ class Collector:
     def _hold(self, task: RunTask) -> None:
         with transaction(self._sessions) as session:
             sweep_runs.hold_run(session, task, lease_s=self._lease_s, mark=1)
+
+
+def read_destination(prefix: str) -> tuple[str, str]:
+    """Bucket and folder behind `s3://bucket/folder`, whether a slash ends it or not."""
+    bucket, _, folder = prefix.removeprefix("s3://").partition("/")
+    return bucket, folder if not folder or folder.endswith("/") else f"{folder}/"
 
 
 def answered(

@@ -221,7 +221,7 @@ class Sweeps:
             try:
                 parse_chat_body(request_body(SAMPLE, question, values), self._rules)
             except RequestError as error:
-                error.param = f"questions[{at}]: {error.param}" if error.param else f"questions[{at}]"
+                error.param = _place(at, error.param, values["body"])
                 raise
         self._check_batch(values)
         if (to := values["destination"]) is not None:
@@ -263,6 +263,17 @@ class Sweeps:
 
 def _once(tenant_id: str, kind: str, key: str | None, said: Mapping[str, Any]) -> Once | None:
     return Once(tenant_id, kind, key, hash_request(dict(said))) if key else None
+
+
+def _place(at: int, param: str | None, body: Mapping[str, Any]) -> str:
+    """Which field of the sweep a complaint about the request for its question `at` is about."""
+    if param is None:
+        return f"questions[{at}]"
+    if param == "model":
+        return param
+    return (
+        f"body.{param}" if param.partition(".")[0].partition("[")[0] in body else f"questions[{at}]: {param}"
+    )
 
 
 def _check_policy(sweep: SweepRow, changes: Mapping[str, Any]) -> None:

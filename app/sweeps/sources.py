@@ -11,7 +11,7 @@ from app.checks import Json, is_unicode, shown
 from app.config import Settings
 from app.download import Downloader, make_downloader
 from app.errors import InvalidWork, RequestError
-from app.objects import ObjectStore
+from app.objects import ObjectMissing, ObjectStore
 from app.references import parse_reference
 from app.store.sweep_items import Listed
 from app.store.sweep_sources import read_rows
@@ -109,12 +109,16 @@ class Sources:
                 raise RequestError(message, param=f"source.{name}", code="invalid_value")
 
     def _bucket(self, place: Place, *, images_only: bool) -> Iterator[Sequence[Listed]]:
-        for page in self._objects.pages(place.prefix, bucket=place.bucket):
-            yield [
-                Listed(item_key(one.key), f"s3://{place.bucket}/{one.key}", one.etag.strip('"'))
-                for one in page
-                if not images_only or is_image_name(one.key)
-            ]
+        try:
+            for page in self._objects.pages(place.prefix, bucket=place.bucket):
+                yield [
+                    Listed(item_key(one.key), f"s3://{place.bucket}/{one.key}", one.etag.strip('"'))
+                    for one in page
+                    if not images_only or is_image_name(one.key)
+                ]
+        except ObjectMissing as error:
+            message = f"The object store has no bucket {place.bucket!r}: make it, or change source.prefix."
+            raise InvalidWork("source_unreadable", message) from error
 
     def _catalog(self, source: Source, columns: Sequence[str]) -> Iterator[Sequence[Listed]]:
         """On the disk first: a server need not wait until its rows are compared."""

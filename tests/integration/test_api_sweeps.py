@@ -87,35 +87,54 @@ def test_a_sweep_is_paused_resumed_run_and_back_filled(http: httpx.Client) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "code"),
+    ("change", "code", "param"),
     [
-        ({"cron": "61 * * * *"}, "invalid_cron"),
-        ({"zone": "Mars/Olympus"}, "invalid_zone"),
-        ({"source": {"kind": "bucket", "prefix": "s3://private/"}}, "blocked_bucket"),
-        ({"source": {"kind": "table", "database": "x", "table": "t"}}, "unknown_source"),
-        ({"source": {"kind": "table", "database": "postgresql://u:p@h/d", "table": "t"}}, "unknown_source"),
-        ({"destination": {"prefix": "s3://photos/"}}, "blocked_bucket"),
-        ({"model": "other"}, "model_not_found"),
-        ({"body": {"temperature": -1}}, None),
-        ({"questions": [{"name": "a:b", "ask": "?"}]}, None),
-        ({"questions": [{"name": "a", "ask": "?"}, {"name": "A", "ask": "?"}]}, None),
-        ({"name": "a/b"}, None),
-        ({"questions": [{"name": "a", "ask": "Is it a {title}?"}]}, "missing_column"),
-        ({"questions": [{"name": "a", "ask": "Is it a {?"}]}, "invalid_template"),
-        ({"batch": {"cascade": {"model": "other", "threshold": 0.5}}}, "model_not_found"),
-        ({"batch": {"cascade": {"model": "demo", "threshold": 0.5}}}, "invalid_value"),
-        ({"batch": {"near_duplicates": {"distance": 8}}}, "invalid_value"),
-        ({"batch": {"near_duplicates": {}, "cache": "off"}}, "invalid_value"),
-        ({"batch": {"near_duplicates": {}}, "body": {"temperature": 0.7}}, "invalid_value"),
-        ({"batch": {"cache": "read"}, "body": {"temperature": 0.7}}, "invalid_value"),
+        ({"cron": "61 * * * *"}, "invalid_cron", "cron"),
+        ({"zone": "Mars/Olympus"}, "invalid_zone", "zone"),
+        ({"source": {"kind": "bucket", "prefix": "s3://private/"}}, "blocked_bucket", "source.prefix"),
+        ({"source": {"kind": "table", "database": "x", "table": "t"}}, "unknown_source", "source.database"),
+        (
+            {"source": {"kind": "table", "database": "postgresql://u:p@h/d", "table": "t"}},
+            "unknown_source",
+            "source.database",
+        ),
+        ({"destination": {"prefix": "s3://photos/"}}, "blocked_bucket", "destination.prefix"),
+        ({"model": "other"}, "model_not_found", "model"),
+        ({"body": {"temperature": -1}}, "invalid_request", "body.temperature"),
+        ({"questions": [{"name": "a:b", "ask": "?"}]}, "invalid_value", "questions[0].name"),
+        ({"name": "a/b"}, "invalid_value", "name"),
+        ({"questions": [{"name": "a", "ask": "Is it a {title}?"}]}, "missing_column", "questions[0].ask"),
+        ({"questions": [{"name": "a", "ask": "Is it a {?"}]}, "invalid_template", "questions[0].ask"),
+        (
+            {"batch": {"cascade": {"model": "other", "threshold": 0.5}}},
+            "model_not_found",
+            "batch.cascade.model",
+        ),
+        ({"batch": {"cascade": {"model": "demo", "threshold": 0.5}}}, "invalid_value", "batch.cascade.model"),
+        ({"batch": {"near_duplicates": {"distance": 8}}}, "invalid_value", "batch.near_duplicates.distance"),
+        ({"batch": {"near_duplicates": {}, "cache": "off"}}, "invalid_value", "batch"),
+        (
+            {"batch": {"near_duplicates": {}}, "body": {"temperature": 0.7}},
+            "invalid_value",
+            "batch.near_duplicates",
+        ),
+        ({"batch": {"cache": "read"}, "body": {"temperature": 0.7}}, "invalid_value", "batch.cache"),
     ],
 )
-def test_what_could_not_be_run_is_refused(
-    http: httpx.Client, change: dict[str, Any], code: str | None
+def test_what_could_not_be_run_is_refused_by_the_name_of_its_field(
+    http: httpx.Client, change: dict[str, Any], code: str, param: str
 ) -> None:
     refused = http.post("/v1/sweeps", json=WISH | change)
     assert refused.status_code in (400, 404)
-    assert code in (None, refused.json()["error"]["code"])
+    error = refused.json()["error"]
+    assert (error["code"], error["param"]) == (code, param)
+
+
+def test_a_name_that_two_questions_have_is_told(http: httpx.Client) -> None:
+    questions = [{"name": "a", "ask": "?"}, {"name": "gun", "ask": "?"}, {"name": "GUN", "ask": "?"}]
+    refused = http.post("/v1/sweeps", json=WISH | {"questions": questions})
+    assert refused.status_code == 400
+    assert "two are named 'gun'" in refused.json()["error"]["message"]
 
 
 def test_a_name_is_taken_once(http: httpx.Client) -> None:

@@ -87,6 +87,18 @@ def test_images_that_look_the_same_are_listed(rows: Rows) -> None:
     assert clusters("near", "a" * 64).exit_code == 1
 
 
+def test_the_list_of_runs_says_why_one_failed(rows: Rows) -> None:
+    vqueue(*MADE)
+    run_id = vqueue("run", "nightly").stdout.strip()
+    rows.run(
+        "UPDATE sweep_runs SET state = 'failed', error_code = 'blocked_bucket',"
+        " error_message = 'not\tallowed' WHERE id = :run",
+        run=run_id,
+    )
+    last = vqueue("show", "nightly").stdout.splitlines()[-1]
+    assert last.split("\t")[3::8] == ["failed", "blocked_bucket: not?allowed"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -212,6 +212,14 @@ def test_the_answers_of_a_run_are_written_to_the_sweeps_bucket(three: World) -> 
     assert three.desk.objects.get(key, max_bytes=10_000).decode().count("completed") == 6
 
 
+def test_a_destination_without_a_slash_at_its_end_is_a_folder_too(three: World) -> None:
+    bucket, folder = three.desk.objects.bucket, f"answers/{uuid4().hex}"
+    run = three.run(three.create(destination={"prefix": f"s3://{bucket}/{folder}", "format": "csv"}))
+    (key,) = three.desk.objects.keys(folder, bucket=bucket)
+    assert key.startswith(f"{folder}/nightly/")
+    assert run.id in key
+
+
 class Killed(Exception):
     """The process is dead at this line."""
 

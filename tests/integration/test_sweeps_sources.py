@@ -146,6 +146,14 @@ def test_a_bucket_that_is_not_allowed_is_not_listed(objects: ObjectStore, settin
         Sources(objects=objects, settings=settings).check({"kind": "bucket", "prefix": "s3://private/x"})
 
 
+def test_a_bucket_that_does_not_exist_is_named(objects: ObjectStore, settings: Settings) -> None:
+    allowed = settings.model_copy(update={"s3_source_buckets": ("not-made-yet",)})
+    source = {"kind": "bucket", "prefix": "s3://not-made-yet/incoming/"}
+    with pytest.raises(InvalidWork, match="no bucket 'not-made-yet'") as refused:
+        listed(Sources(objects=objects, settings=allowed), source)
+    assert refused.value.code == "source_unreadable"
+
+
 def test_sources_are_named_in_the_settings() -> None:
     text = "shop=postgresql://u:p=1@h/d?x=y  lake=sqlite:////data/x.db"
     assert json.dumps(read_sources(text)) == (
