@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,7 +183,8 @@ def _cursor(session: Session, tenant_id: str, name: str) -> Cursor:
     place, _, field = rest.partition(".")
     found = None
     if not rest or (place.isascii() and place.isdigit() and len(place) < 5):
-        found = store.read_cursor(session, tenant_id, job_number(job), field, int(place or 0))
+        with suppress(NotFound):  # of the job's number, which nobody has named
+            found = store.read_cursor(session, tenant_id, job_number(job), field, int(place or 0))
     if found is None:
         raise NotFound(f"No answer has the id {name[:200]!r}.", param="after", code="answer_not_found")
     return found
@@ -221,8 +223,15 @@ def _field(fields: Sequence[str], wanted: str | None) -> str:
         return fields[0]
     if wanted is not None and wanted in fields:
         return wanted
+    if list(fields) == [""]:
+        message = "The answer has no fields, it is a label as a whole: leave field out."
+        raise RequestError(message, param="field", code="invalid_field")
     shown = ", ".join(map(repr, fields[:20]))
-    said = "The answer has several fields: name one of" if wanted is None else f"{wanted[:80]!r} is none of"
+    said = (
+        "The answer has several fields: name one of"
+        if wanted is None
+        else f"The answer has no field {wanted[:80]!r}, but"
+    )
     raise RequestError(f"{said} {shown}.", param="field", code="invalid_field")
 
 

@@ -188,7 +188,7 @@ def test_a_deleted_batch_is_gone_at_once(http: httpx.Client, mine: Labelled, fou
 @pytest.mark.parametrize(
     ("path", "query", "wanted", "message"),
     [
-        ("", {"after": "job_1"}, (404, "job_not_found", "job_id"), "No job has the id"),
+        ("", {"after": "job_1"}, (404, "answer_not_found", "after"), "No answer has the id"),
         ("", {"after": "job_0000000000000001"}, (404, "answer_not_found", "after"), "No answer has the id"),
         ("", {"after": "job_0000000000000001.x.y"}, (404, "answer_not_found", "after"), "No answer"),
         ("", {"limit": MOST_ANSWERS + 1}, (400, "invalid_value", "limit"), "less than or equal to 1000"),

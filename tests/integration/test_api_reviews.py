@@ -77,6 +77,14 @@ def test_a_review_that_cannot_be_is_refused(
     assert get(http)["data"][0]["review"] is None
 
 
+def test_an_answer_that_is_a_label_as_a_whole_says_to_leave_the_field_out(
+    http: httpx.Client, mine: Labelled
+) -> None:
+    refused = put(http, mine.answer("red"), verdict="confirm", field="colour")
+    assert told(refused) == (400, "invalid_field", "field")
+    assert "leave field out" in refused.json()["error"]["message"]
+
+
 def test_only_labelled_answers_are_reviewed(http: httpx.Client, mine: Labelled) -> None:
     for job in (mine.answer("red", constraint=None), mine.answer('{"colour": "r', constraint=SCHEMA)):
         answer = put(http, job, verdict="confirm")
