@@ -16,7 +16,7 @@ from app.cli.settings import KEY_FILE, URL_FILE, checked_settings
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.errors import Unauthorized, WorkError
-from app.local.folder import DEFAULT_DATA, DataFolder, FolderBusy, is_free, write_private
+from app.local.folder import DEFAULT_DATA, STATE_FILE, DataFolder, FolderBusy, is_free, write_private
 from app.local.probes import http_status
 from app.local.process import Program
 from app.local.servers import Broker, LocalServers
@@ -77,15 +77,19 @@ def run(plan: Plan, folder: DataFolder) -> None:
     try:
         _say(f"starting the servers, with data in {plan.data}")
         servers = LocalServers(supervisor, folder, plan.broker, dict(os.environ))
-        os.environ.update(servers.start())  # how our processes, and the settings below, find them
+        started = servers.start()
+        os.environ.update(started)  # how our processes, and the settings below, find them
         settings = read_settings()
         prepare_stores(settings)
+        store = started.get("VQUEUE_S3_ENDPOINT_URL")
+        if store is not None:
+            make_named_buckets(settings)
         key, is_new = first_key(settings, plan.data / KEY_FILE)
         write_private(plan.data / URL_FILE, f"http://127.0.0.1:{plan.port}/v1")
         for stage in processes(plan, settings):
             _say(f"starting {', '.join(program.name for program in stage)}")
             supervisor.start(*stage)
-        _say(_summary(plan, key if is_new else None))
+        _say(_summary(plan, key if is_new else None, store))
         supervisor.run()
     finally:
         _say("stopping (a second Ctrl-C kills what is left)")
@@ -106,6 +110,14 @@ def prepare_stores(settings: Settings) -> None:
     objects = make_objects(settings, connections=1)
     objects.ensure_bucket()
     objects.close()
+
+
+def make_named_buckets(settings: Settings) -> None:
+    """In our own object store nobody else makes the buckets that sweeps and `s3://` images are allowed."""
+    for bucket in {*settings.s3_source_buckets, *settings.sweep_buckets}:
+        objects = make_objects(settings.model_copy(update={"s3_bucket": bucket}), connections=1)
+        objects.ensure_bucket()
+        objects.close()
 
 
 def first_key(settings: Settings, file: Path) -> tuple[str, bool]:
@@ -160,12 +172,14 @@ def _listen_to_signals(stopping: Event, hurry: Event) -> None:
         signal.signal(number, note)
 
 
-def _summary(plan: Plan, new_key: str | None) -> str:
+def _summary(plan: Plan, new_key: str | None, store: str | None) -> str:
     key = f"{new_key} (also in {plan.data}/{KEY_FILE})" if new_key else f"in {plan.data}/{KEY_FILE}"
+    own_store = f"  S3       {store} (key id vqueue, secret in {plan.data}/{STATE_FILE})\n" if store else ""
     return (
         "vqueue is up\n"
         f"  API      http://127.0.0.1:{plan.port}/v1\n"
         f"  API key  {key}\n"
+        f"{own_store}"
         f"  logs     {plan.data}/logs\n"
         "  stop     Ctrl-C"
     )

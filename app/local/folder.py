@@ -17,6 +17,7 @@ PORTS = range(20_000, 32_000)
 # PostgreSQL refuses to run as root; root's servers run as this system user.
 SERVICE_USER = "vqueue"
 # Where `vqueue up` keeps everything unless told otherwise.
+STATE_FILE = "state.json"  # ports and secrets of the local servers
 DEFAULT_DATA = Path(".vqueue")
 
 
@@ -110,12 +111,12 @@ class DataFolder:
 
     def _read(self) -> _State:
         try:
-            return _State(**json.loads((self.path / "state.json").read_text()))
+            return _State(**json.loads((self.path / STATE_FILE).read_text()))
         except FileNotFoundError:
             return _State()
 
     def _write(self, state: _State) -> None:
-        write_private(self.path / "state.json", json.dumps(asdict(state), indent=1))
+        write_private(self.path / STATE_FILE, json.dumps(asdict(state), indent=1))
 
 
 def write_private(path: Path, text: str) -> None:

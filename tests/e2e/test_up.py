@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import psutil
 import pytest
 from PIL import Image
 
+from app.objects import ObjectStore
 from tests.checkpoints import build_checkpoint
 from tests.processes import free_port
 from tests.waiting import eventually
@@ -111,6 +113,8 @@ def up(data: Path, model: Path, *options: str) -> Iterator[Machine]:
         "VQUEUE_MODEL": str(model),
         "VQUEUE_TORCH_THREADS": "1",
         "VQUEUE_DTYPE": "float32",
+        "VQUEUE_S3_SOURCE_BUCKETS": "photos",
+        "VQUEUE_SWEEP_BUCKETS": "photos,answers",
     }
     said = data / "said.log"
     with (
@@ -136,6 +140,17 @@ def machine(data: Path, model: Path) -> Iterator[Machine]:
 
 def test_one_command_answers_a_job(machine: Machine) -> None:
     assert machine.ask()["status"] == "completed"
+
+
+def test_the_buckets_that_the_settings_name_are_there_and_the_store_is_told(machine: Machine) -> None:
+    (told,) = (line for line in machine.said().splitlines() if line.startswith("  S3 "))
+    secret = json.loads((machine.data / "state.json").read_text())["secrets"]["seaweed"]
+    for bucket in ("photos", "answers"):
+        store = ObjectStore(
+            bucket=bucket, endpoint_url=told.split()[1], access_key_id="vqueue", secret_access_key=secret
+        )
+        assert store.reachable()
+        store.close()
 
 
 def test_processes_that_are_killed_come_back(machine: Machine) -> None:
