@@ -48,6 +48,8 @@ def calibrate(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="SAMPLE") from error
     out.write_text(json.dumps(cascade.stored()) + "\n")
+    if judged.model_s_ratio >= 1:
+        typer.echo("This cascade saves no model time: ask the large model alone.", err=True)
     for line in [*_table(trials, cascade), "", _last_line(cascade, judged)]:
         typer.echo(line)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.calibration import calibrate
+from app.calibration import Trial, calibrate
 from app.cascade import Cascade
 from app.cli.main import app
 from app.config import Settings
@@ -57,6 +57,15 @@ def test_a_sample_teaches_when_the_small_model_will_do(sample: Path) -> None:
     assert not cascade.is_sure(cascade.confidence([("red", -0.7, [])]))
     assert (judged.cascade_accuracy, judged.large_accuracy) == (1.0, 1.0)
     assert judged.small_accuracy < 0.85
+
+
+def test_a_cascade_that_saves_nothing_is_told(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = [Trial(str(n), str(n), "red", "blue", 0.5, 2.0, "red", 1.0) for n in range(200)]
+    monkeypatch.setattr("app.cli.calibrate._trials", lambda *_given: slow)
+    out = str(sample.with_name("cascade.json"))
+    done = CliRunner().invoke(app, ["calibrate", str(sample), "--small", "s", "--large", "l", "-o", out])
+    assert done.exit_code == 0
+    assert "saves no model time" in done.stderr
 
 
 def test_a_line_without_a_label_is_refused_by_its_name(tmp_path: Path) -> None:
