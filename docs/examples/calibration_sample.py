@@ -18,6 +18,7 @@ from typing import Any
 
 import boto3
 import httpx
+from botocore.exceptions import BotoCoreError, ClientError
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
     for row in map(json.loads, given.corrections.read_text("utf-8").splitlines()):
         try:
             lines.append(json.dumps(labelled(row)) + "\n")
-        except (ValueError, httpx.HTTPError, boto3.exceptions.Boto3Error) as error:
+        except (ValueError, httpx.HTTPError, BotoCoreError) as error:
             print(f"{row['custom_id']} is left out: {error}", file=sys.stderr)
     given.output.write_text("".join(lines))
     print(f"{len(lines)} labelled questions in {given.output}")
@@ -62,10 +63,9 @@ def picture(url: str | None, hashes: list[str]) -> dict[str, Any]:
 def read(url: str) -> bytes:
     if url.startswith("s3://"):
         bucket, _, key = url.removeprefix("s3://").partition("/")
-        client = boto3.client("s3")
         try:
-            return client.get_object(Bucket=bucket, Key=key)["Body"].read()
-        except client.exceptions.ClientError as error:
+            return boto3.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
             raise ValueError(f"{url}: {error}") from error
     if url.startswith(("http://", "https://")):
         return httpx.get(url, follow_redirects=True, timeout=30).raise_for_status().content
