@@ -98,6 +98,7 @@ class Found:
         trials = [
             Trial(
                 id=name,
+                about=name,
                 label=label,
                 small=self.small.told[name].text,
                 probability=self.small.told[name].likely,

@@ -59,13 +59,14 @@ def context(browser: Browser, size: str) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext, site: Site) -> Iterator[Page]:
     """Signed in as an admin. Nothing goes wrong in a script, or is refused by the policy, unseen."""
-    page = watched(context)
+    page, faults = watched(context)
     sign_in(page, site, site.admin)
     yield page
-    assert page_faults(page) == []
+    assert faults == []
 
 
-def watched(context: BrowserContext) -> Page:
+def watched(context: BrowserContext) -> tuple[Page, list[str]]:
+    """A new page, and what its scripts and its policy complain of, as it comes."""
     page = context.new_page()
     faults: list[str] = []
 
@@ -75,12 +76,7 @@ def watched(context: BrowserContext) -> Page:
 
     page.on("console", heard)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.faults = faults
-    return page
-
-
-def page_faults(page: Page) -> list[str]:
-    return page.faults
+    return page, faults
 
 
 def sign_in(page: Page, site: Site, key: str) -> None:

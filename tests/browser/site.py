@@ -18,6 +18,7 @@ from app.local.probes import http_status
 from demo.pictures import as_jpeg, draw, product_for
 from demo.web import serve_folder
 from tests.processes import Process, free_port
+from tests.rows import Rows
 from tests.waiting import eventually
 
 ROLES = {
@@ -42,7 +43,8 @@ class Site:
     settings: Settings
     admin: str
     viewer: str
-    batch_id: str
+    batch_id: str = ""
+    image: str = ""  # the content hash of one of the catalog's
 
     def api(self, method: str, path: str, **options: Any) -> Any:
         headers = {"Authorization": f"Bearer {self.admin}"}
@@ -78,11 +80,10 @@ def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterat
         eventually(lambda: http_status(f"{url}/healthz") == 200, within_s=120)
         keys = Keys(sessions=sessions)
         made = [keys.create(tenant="Ada", name=name, scopes=scopes).secret for name, scopes in ROLE_SCOPES]
-        site = Site(url, chosen, *made, batch_id="")
+        site = Site(url, chosen, *made)
         site.batch_id = submit(site, draw_catalog(pictures, f"http://127.0.0.1:{port}"))
-        eventually(
-            lambda: site.api("GET", f"/batches/{site.batch_id}")["status"] == "completed", within_s=240
-        )
+        eventually(site.has_answers, within_s=240)
+        site.image = Rows(sessions).one("SELECT min(content_hash) FROM images")
         yield site
 
 

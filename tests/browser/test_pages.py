@@ -16,6 +16,8 @@ PAGES = {
     "results": "/batches/{batch}/results",
     "results-none": "/batches/{batch}/results?text=zzyzx",
     "compare-choose": "/compare?a={batch}",
+    "image": "/images/{image}",
+    "new": "/new",
     "not-found": "/batches/batch_none",
 }
 MOST_BYTES = 300_000
@@ -30,7 +32,7 @@ def open_page(page: Page, site: Site, name: str) -> list[Request]:
     """Go there; what was asked for on the way."""
     asked: list[Request] = []
     page.on("requestfinished", lambda request: asked.append(request))
-    page.goto(site.url + PAGES[name].format(batch=site.batch_id), wait_until="networkidle")
+    page.goto(site.url + PAGES[name].format(batch=site.batch_id, image=site.image), wait_until="networkidle")
     if PICTURES:
         size = "desk" if (page.viewport_size or {"width": 0})["width"] > 800 else "phone"
         page.screenshot(path=Path(PICTURES) / f"{name}-{size}.png", full_page=True)
