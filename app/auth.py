@@ -1,9 +1,11 @@
 """API keys: made, hashed, and turned back into the tenant they belong to."""
 
 import hashlib
+import math
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from sqlalchemy.orm import Session
@@ -17,6 +19,7 @@ from app.store import keys as store
 
 KEY_MARK = "vq_"
 KEY_BYTES = 32
+DAY = timedelta(days=1)
 # How much of a key is kept readable, so that its owner can tell two keys apart: the mark and 6 characters.
 PREFIX_LENGTH = 9
 MISSING = "You didn't provide an API key. Send it in the header 'Authorization: Bearer YOUR_KEY'."
@@ -83,15 +86,31 @@ class Keys:
         self, owner: Tenant, *, name: str, expires_days: int | None, scopes: Sequence[str]
     ) -> tuple[store.KeyRow, str]:
         """A new key of the caller's tenant, which opens no more than the caller's own."""
-        if not may_give(owner.scopes, scopes):
-            raise Forbidden(
-                "A key can be given only scopes that your own has: "
-                f"{', '.join(sorted(owner.scopes))}, not {', '.join(scopes)}.",
-                param="scopes",
-                code="insufficient_scope",
-            )
+        _check_may_give(owner, scopes)
         with transaction(self._sessions) as session:
             made = _add_key(session, owner.id, name=name, expires_days=expires_days, scopes=scopes)
+            row = store.read_key(session, owner.id, made.id)
+        assert row is not None
+        return row, made.secret
+
+    def rotate_of(self, owner: Tenant, key_id: str, *, keep_s: float) -> tuple[store.KeyRow, str]:
+        """A key of the same name and scopes, which lasts as long; the old one holds for `keep_s` more.
+
+        `NotFound` for a key that is not the tenant's or is closed, `Forbidden` for one that may do more.
+        """
+        with transaction(self._sessions) as session:
+            old = store.read_key(session, owner.id, key_id)
+            if old is None or old.revoked_at is not None:
+                raise NotFound(f"No open key has the id {key_id!r}.", param="key_id", code="key_not_found")
+            _check_may_give(owner, old.scopes)
+            days = math.ceil((old.expires_at - old.created_at) / DAY) if old.expires_at else None
+            made = _add_key(session, owner.id, name=old.name, expires_days=days, scopes=old.scopes)
+            if keep_s:
+                store.expire_key(session, key_id, in_s=keep_s)
+            else:
+                store.revoke_key(session, key_id)
+            details = {"new_key": made.id, "kept_s": keep_s}
+            audit.note(session, actor(), "key.rotated", key_id, details, tenant_id=owner.id)
             row = store.read_key(session, owner.id, made.id)
         assert row is not None
         return row, made.secret
@@ -166,6 +185,16 @@ def has_scope(scopes: Collection[str], wanted: str) -> bool:
 def may_give(own: Collection[str], wanted: Collection[str]) -> bool:
     """Whether a key with scopes `own` may make one with those that are wanted."""
     return ALL in own or all(one != ALL and has_scope(own, one) for one in wanted)
+
+
+def _check_may_give(owner: Tenant, scopes: Collection[str]) -> None:
+    if not may_give(owner.scopes, scopes):
+        raise Forbidden(
+            "A key can be given only scopes that your own has: "
+            f"{', '.join(sorted(owner.scopes))}, not {', '.join(scopes)}.",
+            param="scopes",
+            code="insufficient_scope",
+        )
 
 
 def _add_key(

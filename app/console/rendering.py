@@ -29,6 +29,8 @@ NAVIGATION = (
     NavigationEntry("/compare", "compare"),
     NavigationEntry("/review", "review", "review"),
     NavigationEntry("/sweeps", "sweeps"),
+    NavigationEntry("/keys", "keys", "admin"),
+    NavigationEntry("/webhooks", "webhooks", "admin"),
 )
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

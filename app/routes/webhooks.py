@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.auth import Tenant
 from app.errors import Overloaded
+from app.posting import Posted
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
@@ -46,7 +47,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
     change = json_body(EndpointUpdate, max_bytes=MAX_BODY_BYTES, empty=b"{}")
     rotation = json_body(SecretRotate, max_bytes=MAX_BODY_BYTES, empty=b"{}")
     trial = json_body(EndpointTest, max_bytes=MAX_BODY_BYTES)
-    places, threads = Places(TESTS), anyio.CapacityLimiter(TESTS)
+    trials = Trials(webhooks)
 
     @router.get("/webhook_event_types")
     def list_event_types(_: Annotated[Tenant, Depends(caller.admin)]) -> EventTypeList:
@@ -112,9 +113,7 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         body: Annotated[EndpointTest, Depends(trial)],
     ) -> EndpointTestResult:
         """Send a sample event now, and tell how it was answered."""
-        send = partial(webhooks.test, tenant.id, webhook_endpoint_id, body.event_type)
-        with places.held(tenant.id, _too_many_tests()):
-            posted = await run_sync(send, limiter=threads)
+        posted = await trials.send(tenant.id, webhook_endpoint_id, body.event_type)
         return EndpointTestResult(
             webhook_endpoint_id=webhook_endpoint_id,
             event_type=body.event_type,
@@ -142,6 +141,21 @@ def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
         return _delivery(webhooks.redeliver(tenant.id, webhook_endpoint_id, delivery_id))
 
     return router
+
+
+class Trials:
+    """Sends sample events, so many at once as leave threads for other requests."""
+
+    def __init__(self, webhooks: Webhooks) -> None:
+        self._webhooks = webhooks
+        self._places = Places(TESTS)
+        self._threads = anyio.CapacityLimiter(TESTS)
+
+    async def send(self, tenant_id: str, endpoint_id: str, event_type: str) -> Posted:
+        """How the receiver answered; `Overloaded` while too many others wait for theirs."""
+        send = partial(self._webhooks.test, tenant_id, endpoint_id, event_type)
+        with self._places.held(tenant_id, _too_many_tests()):
+            return await run_sync(send, limiter=self._threads)
 
 
 def _too_many_tests() -> Overloaded:

@@ -144,6 +144,20 @@ def read_key(session: Session, tenant_id: str, key_id: str) -> KeyRow | None:
     return KeyRow(**found) if found else None
 
 
+def expire_key(session: Session, key_id: str, *, in_s: float) -> None:
+    """Have a key open nothing from then on; one that ends before that stays so."""
+    session.execute(
+        text(
+            """
+            UPDATE api_keys
+            SET expires_at = least(coalesce(expires_at, 'infinity'), now() + :in * interval '1 second')
+            WHERE id = :id
+            """
+        ),
+        {"id": key_id, "in": in_s},
+    )
+
+
 def revoke_key(session: Session, key_id: str) -> str | None:
     """Close a key for good; whose it is, None for no key. Doing it twice keeps the first moment."""
     return session.execute(

@@ -7,10 +7,12 @@ from app.routes.console.compare import compare_pages
 from app.routes.console.desk import Desk
 from app.routes.console.home import home_pages
 from app.routes.console.images import image_pages
+from app.routes.console.keys import key_pages
 from app.routes.console.new import new_pages
 from app.routes.console.results import result_pages
 from app.routes.console.review import review_pages
 from app.routes.console.sweeps import sweep_pages
+from app.routes.console.webhooks import webhook_pages
 from app.routes.uploads import Uploads
 from app.services import Services
 
@@ -27,6 +29,8 @@ def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRoute
         compare_pages(services, desk),
         review_pages(services, desk),
         sweep_pages(services, desk),
+        key_pages(services, desk),
+        webhook_pages(services, desk),
     ):
         router.include_router(pages)
     return router

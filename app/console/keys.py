@@ -1,0 +1,64 @@
+"""Keys as their page shows them. Pure."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from app.auth import ALL, Scope, may_give
+from app.store.keys import KeyRow
+
+SOON = timedelta(days=14)
+# In the order in which they are offered.
+SCOPES = (Scope.READ, Scope.WRITE, Scope.REVIEW, Scope.CHAT, Scope.ADMIN, ALL)
+EXPIRIES = (7, 30, 90, 365)  # days
+
+
+class KeyState(StrEnum):
+    ACTIVE = "active"
+    ENDING = "ending"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True)
+class KeyView:
+    key: KeyRow
+    state: KeyState
+    is_own: bool
+    can_rotate: bool
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in (KeyState.ACTIVE, KeyState.ENDING)
+
+
+def key_views(
+    keys: Sequence[KeyRow], *, own_id: str, own_scopes: Collection[str], now: datetime
+) -> list[KeyView]:
+    """The newest first; `own_id` is the key by which the viewer has signed in."""
+    views = [
+        KeyView(
+            key,
+            state := key_state(key, now),
+            is_own=key.id == own_id,
+            can_rotate=state is not KeyState.REVOKED and may_give(own_scopes, key.scopes),
+        )
+        for key in keys
+    ]
+    return views[::-1]
+
+
+def key_state(key: KeyRow, now: datetime) -> KeyState:
+    if key.revoked_at is not None:
+        return KeyState.REVOKED
+    if key.expires_at is None:
+        return KeyState.ACTIVE
+    if key.expires_at <= now:
+        return KeyState.EXPIRED
+    return KeyState.ENDING if key.expires_at - now < SOON else KeyState.ACTIVE
+
+
+def offered_scopes(own: Collection[str]) -> list[str]:
+    """Those that the viewer can give away."""
+    return [str(scope) for scope in SCOPES if may_give(own, [scope])]

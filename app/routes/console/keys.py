@@ -1,0 +1,105 @@
+"""The page of keys: listed, made, rotated, closed, and what was done by them last."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import ValidationError
+
+from app.audit import entry_name
+from app.console.keys import EXPIRIES, key_views, offered_scopes
+from app.console.sessions import Viewer
+from app.errors import Forbidden
+from app.routes.console.desk import Desk, Form, page_router, see
+from app.schemas.tenants import KeyCreate
+from app.services import Services
+from app.store.keys import KeyRow
+
+ENTRIES = 25
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Made:
+    """A key to be shown this once."""
+
+    row: KeyRow
+    secret: str
+
+
+def key_pages(services: Services, desk: Desk) -> APIRouter:
+    router = page_router("/keys")
+    reader, admin = Depends(desk.doors.admin_read), Depends(desk.doors.admin)
+
+    @router.get("")
+    def keys(
+        request: Request, viewer: Annotated[Viewer, reader], audit_after: str | None = None
+    ) -> HTMLResponse:
+        return shown(request, viewer, audit_after=audit_after)
+
+    @router.post("")
+    def create(request: Request, viewer: Annotated[Viewer, admin], form: Form) -> HTMLResponse:
+        """Make a key and show it, this once."""
+        days = str(form.get("expires_days") or "").strip()
+        try:
+            wish = KeyCreate.model_validate(
+                {
+                    "name": str(form.get("name") or "").strip(),
+                    "scopes": [str(one) for one in form.getlist("scopes")],
+                    "expires_days": int(days) if days.isascii() and days.isdigit() else days or None,
+                }
+            )
+            row, secret = services.keys.create_for(
+                viewer.tenant, name=wish.name, expires_days=wish.expires_days, scopes=wish.scopes
+            )
+        except ValidationError as error:
+            return shown(request, viewer, problem=f"bad_{error.errors()[0]['loc'][0]}")
+        except Forbidden:
+            return shown(request, viewer, problem="too_much")
+        return shown(request, viewer, made=Made(row, secret))
+
+    @router.post("/{key_id}/rotate")
+    def rotate(request: Request, viewer: Annotated[Viewer, admin], key_id: str, form: Form) -> HTMLResponse:
+        """Another key like this one, which is closed at once or after a day."""
+        keep_s = DAY_S if form.get("keep") == "day" else 0
+        try:
+            row, secret = services.keys.rotate_of(viewer.tenant, key_id, keep_s=keep_s)
+        except Forbidden:
+            return shown(request, viewer, problem="too_much")
+        return shown(request, viewer, made=Made(row, secret))
+
+    @router.post("/{key_id}/revoke")
+    def revoke(viewer: Annotated[Viewer, admin], key_id: str) -> RedirectResponse:
+        services.keys.revoke_of(viewer.tenant.id, key_id)
+        return see("/keys")
+
+    def shown(
+        request: Request,
+        viewer: Viewer,
+        *,
+        made: Made | None = None,
+        problem: str | None = None,
+        audit_after: str | None = None,
+    ) -> HTMLResponse:
+        own = viewer.tenant
+        rows = services.keys.list_of(own.id)
+        log = services.audit.read(own.id, limit=ENTRIES, after=audit_after)
+        return desk.page(
+            request,
+            viewer,
+            "keys/keys.html",
+            status=400 if problem else 200,
+            keys=key_views(rows, own_id=own.key_id, own_scopes=own.scopes, now=datetime.now(UTC)),
+            names={row.id: row.name for row in rows},
+            scopes=offered_scopes(own.scopes),
+            expiries=EXPIRIES,
+            made=made,
+            problem=problem,
+            entries=log.rows,
+            older=entry_name(log.rows[-1].id) if log.has_more else None,
+            audit_after=audit_after,
+        )
+
+    return router
