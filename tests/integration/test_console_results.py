@@ -164,6 +164,20 @@ def test_filters_find_what_they_say(
     assert shown(page.text) == wanted
 
 
+@pytest.mark.parametrize("query", [{"below": "0.5"}, {"review": "confirmed"}])
+def test_jobs_of_another_batch_between_those_of_one_are_left_out(
+    visitor: Visitor, rows: Rows, mine: Labelled, query: dict[str, str]
+) -> None:
+    mine.batch("batch_2")
+    first, _, last = (mine.answer("red", batch_id=f"batch_{number}") for number in (1, 2, 1))
+    rows.run("UPDATE answers SET confidence = 0.4")
+    rows.run(
+        "INSERT INTO reviews (job_id, field, tenant_id, verdict) "
+        "SELECT id, '', tenant_id, 'confirm' FROM jobs"
+    )
+    assert shown(visitor.get(PAGE, **query).text) == [first, last]
+
+
 def test_labels_are_offered_with_their_counts(visitor: Visitor, varied: dict[str, str]) -> None:
     page = visitor.get(PAGE, label="colour=rare").text
     for option in (">red (1)<", '<optgroup label="worn">', 'value="colour=rare" selected>rare<'):
