@@ -12,6 +12,7 @@ from app.chats import Chats
 from app.clusters import Clusters
 from app.config import Settings
 from app.console.compare import Comparisons
+from app.console.operations import OperationsBoard
 from app.console.results import Results
 from app.console.sessions import ConsoleSessions
 from app.console.sweep_board import SweepBoard
@@ -76,6 +77,7 @@ class Services:
     results: Results
     comparisons: Comparisons
     sweep_board: SweepBoard
+    operations: OperationsBoard
     settings: Settings
     checks: tuple[Check, ...]
 
@@ -137,6 +139,7 @@ def wire(settings: Settings) -> Services:
         results=Results(sessions=sessions),
         comparisons=Comparisons(sessions=sessions),
         sweep_board=SweepBoard(sessions=sessions),
+        operations=OperationsBoard(sessions=sessions, live_s=settings.lease_s),
         settings=settings,
         checks=readiness_checks(
             engine=engine,

@@ -31,6 +31,7 @@ NAVIGATION = (
     NavigationEntry("/sweeps", "sweeps"),
     NavigationEntry("/keys", "keys", "admin"),
     NavigationEntry("/webhooks", "webhooks", "admin"),
+    NavigationEntry("/operations", "operations"),
 )
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 

@@ -9,6 +9,7 @@ from app.routes.console.home import home_pages
 from app.routes.console.images import image_pages
 from app.routes.console.keys import key_pages
 from app.routes.console.new import new_pages
+from app.routes.console.operations import operations_pages
 from app.routes.console.results import result_pages
 from app.routes.console.review import review_pages
 from app.routes.console.sweeps import sweep_pages
@@ -31,6 +32,7 @@ def console_routes(services: Services, desk: Desk, uploads: Uploads) -> APIRoute
         sweep_pages(services, desk),
         key_pages(services, desk),
         webhook_pages(services, desk),
+        operations_pages(services, desk),
     ):
         router.include_router(pages)
     return router
