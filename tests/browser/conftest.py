@@ -5,7 +5,14 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    StorageState,
+    sync_playwright,
+)
 from sqlalchemy import Engine, text
 
 from app.config import Settings
@@ -45,24 +52,29 @@ def size(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture
-def context(browser: Browser, size: str) -> Iterator[BrowserContext]:
-    width, height = SIZES[size]
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, has_touch=size == "phone", reduced_motion="reduce"
-    )
-    context.set_default_timeout(60_000)
-    yield context
-    context.close()
+@pytest.fixture(scope="module")
+def session(browser: Browser, site: Site) -> Iterator[StorageState]:
+    """The cookies of an admin who has signed in, for tests that do not sign out."""
+    with browser.new_context() as context:
+        page, _ = watched(context)
+        sign_in(page, site, site.admin)
+        yield context.storage_state()
 
 
 @pytest.fixture
-def page(context: BrowserContext, site: Site) -> Iterator[Page]:
+def page(browser: Browser, session: StorageState, size: str) -> Iterator[Page]:
     """Signed in as an admin. Nothing goes wrong in a script, or is refused by the policy, unseen."""
-    page, faults = watched(context)
-    sign_in(page, site, site.admin)
-    yield page
-    assert faults == []
+    width, height = SIZES[size]
+    with browser.new_context(
+        viewport={"width": width, "height": height},
+        has_touch=size == "phone",
+        reduced_motion="reduce",
+        storage_state=session,
+    ) as context:
+        context.set_default_timeout(60_000)
+        page, faults = watched(context)
+        yield page
+        assert faults == []
 
 
 def watched(context: BrowserContext) -> tuple[Page, list[str]]:
