@@ -25,8 +25,9 @@ SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 EXPECTED = ("the server responded with a status of",)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Closed behind these tests: its event loop runs in this thread, where others want their own."""
     path = shutil.which("chromium")
     if path is None and os.environ.get("VQUEUE_SKIP_CHROMIUM") == "1":
         pytest.skip("chromium is not installed and VQUEUE_SKIP_CHROMIUM=1")
