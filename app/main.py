@@ -1,4 +1,4 @@
-"""Builds and runs the web app: what it consists of, wired by hand, and its one error handler."""
+"""Builds and runs the web app: its routes over the services, and its one error handler."""
 
 import asyncio
 import signal
@@ -43,7 +43,7 @@ from app.services import Services, wire
 
 # Longer than the idle time of common load balancers (60 s), so that they close connections and not we.
 KEEP_ALIVE_S = 75
-# Longer than that: for a server that does not even refuse.
+# Longer than a statement may take (`services`): for a server that does not even refuse.
 ANSWER_WITHIN_S = 20.0
 
 

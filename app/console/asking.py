@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.checks import Json, wrong
+from app.console.formats import clipped
 from app.errors import RequestError
 from app.previews import Asked, Head
 from app.states import Endpoint
@@ -221,8 +222,7 @@ class CellView:
 def cell_view(cell: Cell) -> CellView:
     if isinstance(cell, bytes):
         return CellView(bytes=len(cell))
-    text = cell or ""
-    return CellView(text if len(text) <= CELL_CHARS else f"{text[:CELL_CHARS]}…")
+    return CellView(clipped(cell or "", CELL_CHARS))
 
 
 def asked_as_text(asked: Sequence[Asked]) -> str:

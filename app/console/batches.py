@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.pace import completion_at
 from app.prices import Price
-from app.states import ENDED_BATCH, BatchStatus, JobState
+from app.states import JobState
 from app.store.batches import BatchRow
 from app.store.progress import OpenCounts
 from app.usage import Cost
@@ -27,10 +26,8 @@ class StateCount:
 class BatchView:
     batch: BatchRow
     name: str  # as its owner called it, else its id
-    is_open: bool
     total: int
     ended: int
-    ends_at: datetime | None
     seconds_left: float | None
     cost: Cost | None
     can_retry: bool
@@ -40,25 +37,30 @@ class BatchView:
         return self.batch.id
 
     @property
+    def is_open(self) -> bool:
+        return self.batch.is_open
+
+    @property
     def status(self) -> str:
         return self.batch.status.value
 
 
+def own_name(batch: BatchRow) -> str | None:
+    """As its owner calls it."""
+    told = batch.metadata or {}
+    return told.get("name") or told.get("description")
+
+
 def batch_view(batch: BatchRow, prices: Mapping[str, Price], *, now: datetime) -> BatchView:
-    is_open = batch.status not in ENDED_BATCH
-    is_running = batch.status is BatchStatus.IN_PROGRESS
-    left = batch.total - (batch.pace_ended or 0)
-    ends_at = completion_at(batch.pace, measured_at=batch.pace_at, left=left) if is_running else None
+    ends_at = batch.ends_at
     return BatchView(
         batch=batch,
-        name=(batch.metadata or {}).get("name") or (batch.metadata or {}).get("description") or batch.id,
-        is_open=is_open,
+        name=own_name(batch) or batch.id,
         total=batch.total,
         ended=batch.completed + batch.failed,
-        ends_at=ends_at,
         seconds_left=max(0.0, (ends_at - now).total_seconds()) if ends_at else None,
         cost=_cost(batch, prices),
-        can_retry=not is_open and batch.failed > 0 and not batch.is_dry_run,
+        can_retry=not batch.is_open and batch.failed > 0 and not batch.is_dry_run,
     )
 
 

@@ -70,6 +70,11 @@ def short(name: str | None) -> str:
     return f"{kind}{mark}…{rest[-6:]}" if len(rest) > 10 else name
 
 
+def clipped(text: str, chars: int) -> str:
+    """Its first characters, with dots where there are more."""
+    return text if len(text) <= chars else f"{text[:chars]}…"
+
+
 FILTERS = {
     "number": number,
     "share": share,

@@ -12,6 +12,7 @@ from app.console.asking import (
     CellView,
     cell_view,
 )
+from app.console.formats import clipped
 from app.lines import BadLine, ParsedLine
 from app.previews import Asked, Head, LinesHead
 from app.states import Endpoint
@@ -158,6 +159,5 @@ def _line_view(line: ParsedLine | BadLine) -> LineView:
     texts = [
         part["text"] for turn in line.request.prompt["turns"] for part in turn["parts"] if "text" in part
     ]
-    said = texts[-1] if texts else ""
-    text = said if len(said) <= TEXT_CHARS else f"{said[:TEXT_CHARS]}…"
+    text = clipped(texts[-1] if texts else "", TEXT_CHARS)
     return LineView(line.line, line.custom_id, line.request.model, text, len(line.request.images))

@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from app.console.batches import own_name
 from app.console.formats import FILTERS
 from app.console.sessions import Viewer
 from app.console.words import LANGUAGES, Words
@@ -67,6 +68,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._templates.filters.update(FILTERS)
+        self._templates.filters["own_name"] = own_name
         self._templates.globals["asset"] = self.asset_path
         self._templates.globals["LANGUAGES"] = LANGUAGES
         self._templates.globals["NAVIGATION"] = NAVIGATION

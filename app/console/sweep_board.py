@@ -28,6 +28,11 @@ class SweepBoard:
             wanted = {one.id for one in (*sweeps, *stuck)}
             return Board(stuck, store.newest_runs(session, sorted(wanted)))
 
+    def newest(self, sweep: SweepRow) -> RunRow | None:
+        """The run that says most of one sweep, as in `Board.runs`."""
+        with transaction(self._sessions) as session:
+            return store.newest_runs(session, [sweep.id]).get(sweep.id)
+
     def pictures(self, sweep: SweepRow, keys: Sequence[str]) -> Mapping[str, str]:
         """Content hashes of items, by key."""
         with transaction(self._sessions) as session:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from app.console.formats import clipped
 from app.console.words import Words
 from app.store.sweep_items import ChangeRow
 from app.store.sweep_runs import RunRow
@@ -137,14 +138,10 @@ def change_views(
         ChangeView(
             one.key,
             one.question,
-            _cut(one.before),
-            _cut(one.after),
+            clipped(one.before, ANSWER_CHARS),
+            clipped(one.after, ANSWER_CHARS),
             found := pictures.get(one.key),
             link(found) if found else None,
         )
         for one in changes
     ]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= ANSWER_CHARS else f"{text[:ANSWER_CHARS]}…"

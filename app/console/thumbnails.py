@@ -4,7 +4,9 @@ import hashlib
 import hmac
 import secrets
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -56,21 +58,31 @@ def holds(secret: bytes, one: Thumbnail, mark: str, *, now: float) -> bool:
 class Thumbnails:
     """Makes and remembers small pictures; nothing of them is stored, so nothing outlives its image."""
 
-    def __init__(self, *, sessions: Sessions, objects: ObjectStore, limits: Limits) -> None:
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        objects: ObjectStore,
+        limits: Limits,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._sessions = sessions
         self._objects = objects
         self._limits = limits
+        self._clock = clock
         self._lock = threading.Lock()
         self._secret: bytes | None = None
         self._kept: OrderedDict[tuple[str, str, int], bytes] = OrderedDict()
         self._kept_bytes = 0
 
-    def link(self, tenant_id: str, content_hash: str, side: int, *, now: float) -> str:
-        return link(self._known_secret(), tenant_id, content_hash, side, now=now)
+    def linker(self, tenant_id: str, side: int) -> Callable[[str], str]:
+        """What makes links to pictures of this size by their content hashes, for one page."""
+        now = self._clock()
+        return lambda content_hash: link(self._known_secret(), tenant_id, content_hash, side, now=now)
 
-    def read(self, wanted: Thumbnail, mark: str, *, now: float) -> bytes:
+    def read(self, wanted: Thumbnail, mark: str) -> bytes:
         """WebP. `NotFound` for a link that is not ours, is over, or whose image is gone or broken."""
-        if wanted.side not in SIZES or not holds(self._known_secret(), wanted, mark, now=now):
+        if wanted.side not in SIZES or not holds(self._known_secret(), wanted, mark, now=self._clock()):
             raise NotFound("This link is not valid any more.", code="unknown_url")
         key = (wanted.tenant_id, wanted.content_hash, wanted.side)
         with self._lock:

@@ -7,7 +7,6 @@ from typing import Protocol, TypedDict
 
 from app.errors import LineError
 from app.ids import job_name
-from app.pace import completion_at
 from app.pages import Page
 from app.progress import ResultPage
 from app.report import Report
@@ -160,8 +159,6 @@ def _counts(batch: BatchRow) -> RequestCounts:
 
 def _extras(batch: BatchRow) -> BatchExtras:
     is_running = batch.status is BatchStatus.IN_PROGRESS
-    left = batch.total - (batch.pace_ended or 0)
-    end = completion_at(batch.pace, measured_at=batch.pace_at, left=left) if is_running else None
     counts = batch.errors_by_code if batch.ingested_at else ()
     return BatchExtras(
         priority=batch.priority,
@@ -169,7 +166,7 @@ def _extras(batch: BatchRow) -> BatchExtras:
         dry_run=batch.is_dry_run,
         report=_report(batch),
         pace=batch.pace if is_running else None,
-        estimated_completion_at=unix_or_none(end),
+        estimated_completion_at=unix_or_none(batch.ends_at),
         errors_by_code=[_error_count(one) for one in counts],
         cache=CacheUse(
             mode=batch.cache,

@@ -66,7 +66,7 @@ def _add_sweeps(router: APIRouter, sweeps: Sweeps, caller: Caller) -> None:
     ) -> SweepList:
         """The sweeps, newest first."""
         page = sweeps.list(tenant.id, limit=limit, after=after)
-        data = [_sweep(one) for one in page.sweeps]
+        data = [_sweep(one) for one in page.rows]
         return SweepList(data=data, **ends(data), has_more=page.has_more)
 
     @router.get("/{sweep_id}")
@@ -136,7 +136,7 @@ def _add_runs(router: APIRouter, sweeps: Sweeps, caller: Caller) -> None:
     ) -> RunList:
         """The runs of a sweep, newest first."""
         page = sweeps.runs(tenant.id, sweep_id, limit=limit, after=after)
-        data = [_run(one) for one in page.runs]
+        data = [_run(one) for one in page.rows]
         return RunList(data=data, **ends(data), has_more=page.has_more)
 
     @router.get("/{sweep_id}/runs/{run_id}")
@@ -154,7 +154,7 @@ def _add_runs(router: APIRouter, sweeps: Sweeps, caller: Caller) -> None:
     ) -> ChangeList:
         """Answers that are other than those before the run, by item and question, behind the id `after`."""
         page = sweeps.diff(tenant.id, sweep_id, run_id, limit=limit, after=split_id(after or ""))
-        data = [_change(one) for one in page.changes]
+        data = [_change(one) for one in page.rows]
         return ChangeList(data=data, **ends(data), has_more=page.has_more)
 
 

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from app.answer_keys import CacheMode
 from app.errors import LineError
-from app.states import BatchStatus, Priority
+from app.pace import completion_at
+from app.states import ENDED_BATCH, BatchStatus, Priority
 from app.store.paging import read_page
 
 # How many codes a batch tells at every poll; the rest is asked for.
@@ -119,6 +120,17 @@ class BatchRow:
     expired_at: datetime | None
     cancelling_at: datetime | None
     cancelled_at: datetime | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status not in ENDED_BATCH
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When its last job will end, at the pace so far; None where that is not known."""
+        if self.status is not BatchStatus.IN_PROGRESS:
+            return None
+        return completion_at(self.pace, measured_at=self.pace_at, left=self.total - (self.pace_ended or 0))
 
 
 def lock_submission(session: Session, tenant_id: str, name: str) -> None:

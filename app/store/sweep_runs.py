@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Result, RowMapping, text
 from sqlalchemy.orm import Session
 
+from app.store.paging import read_page
 from app.store.sweeps import SweepRow
 
 COUNTS = ("listed", "new", "changed", "unchanged", "deleted", "asked", "completed", "failed", "differing")
@@ -114,23 +115,8 @@ def read_run(session: Session, sweep_id: str, run_id: str) -> RunRow | None:
 
 def list_runs(session: Session, sweep_id: str, *, limit: int, after: RunRow | None) -> Sequence[RunRow]:
     """A page, newest first, from behind `after` on."""
-    rows = session.execute(
-        text(
-            """
-            SELECT * FROM sweep_runs
-            WHERE sweep_id = :sweep
-              AND (CAST(:after_id AS text) IS NULL
-                   OR (created_at, id) < (CAST(:after_at AS timestamptz), :after_id))
-            ORDER BY created_at DESC, id DESC LIMIT :limit
-            """
-        ),
-        {
-            "sweep": sweep_id,
-            "after_id": after.id if after else None,
-            "after_at": after.created_at if after else None,
-            "limit": limit,
-        },
-    )
+    query = "SELECT * FROM sweep_runs WHERE sweep_id = :sweep"
+    rows = read_page(session, query, {"sweep": sweep_id}, limit=limit, after=after)
     return [run_row(row) for row in rows.mappings()]
 
 

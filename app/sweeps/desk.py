@@ -1,7 +1,6 @@
 """Sweeps as their owners handle them: made, changed, paused, run now, back-filled, compared, deleted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any
@@ -17,6 +16,7 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import Conflict, NotFound, Overloaded, RequestError
 from app.ids import new_run_id, new_sweep_id
+from app.pages import Page, page_of
 from app.repeats import Once, hash_request
 from app.store import audit, sweep_items, sweep_runs
 from app.store import sweeps as store
@@ -36,24 +36,6 @@ MOST_DUE = 10_000  # due times that a backfill looks at
 POLICY = ("questions", "model", "body")
 SWEEP, RUN = "sweep", "sweep.run"  # what idempotency keys make
 SAMPLE = "https://images.example/1.jpg"
-
-
-@dataclass(frozen=True)
-class SweepPage:
-    sweeps: Sequence[SweepRow]
-    has_more: bool
-
-
-@dataclass(frozen=True)
-class RunPage:
-    runs: Sequence[RunRow]
-    has_more: bool
-
-
-@dataclass(frozen=True)
-class ChangePage:
-    changes: Sequence[ChangeRow]
-    has_more: bool
 
 
 class Sweeps:
@@ -94,12 +76,12 @@ class Sweeps:
         with transaction(self._sessions) as session:
             return _found(store.read_sweep(session, tenant_id, sweep_id), sweep_id)
 
-    def list(self, tenant_id: str, *, limit: int, after: str | None) -> SweepPage:
+    def list(self, tenant_id: str, *, limit: int, after: str | None) -> Page[SweepRow]:
         """Newest first."""
         with transaction(self._sessions) as session:
             cursor = _found(store.read_sweep(session, tenant_id, after), after) if after else None
             rows = store.list_sweeps(session, tenant_id, limit=limit + 1, after=cursor)
-        return SweepPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def update(self, tenant_id: str, sweep_id: str, changes: Mapping[str, Any]) -> SweepRow:
         """Change what is given. What would change answers needs another policy version with it."""
@@ -186,13 +168,13 @@ class Sweeps:
                 start_to_cancel(session, tenant_id, batch_id)
         log.info("sweep_deleted", sweep=sweep_id)
 
-    def runs(self, tenant_id: str, sweep_id: str, *, limit: int, after: str | None) -> RunPage:
+    def runs(self, tenant_id: str, sweep_id: str, *, limit: int, after: str | None) -> Page[RunRow]:
         """Newest first."""
         with transaction(self._sessions) as session:
             _found(store.read_sweep(session, tenant_id, sweep_id), sweep_id)
             cursor = _found_run(sweep_runs.read_run(session, sweep_id, after), after) if after else None
             rows = sweep_runs.list_runs(session, sweep_id, limit=limit + 1, after=cursor)
-        return RunPage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def read_run(self, tenant_id: str, sweep_id: str, run_id: str) -> RunRow:
         with transaction(self._sessions) as session:
@@ -201,12 +183,12 @@ class Sweeps:
 
     def diff(
         self, tenant_id: str, sweep_id: str, run_id: str, *, limit: int, after: tuple[str, str]
-    ) -> ChangePage:
+    ) -> Page[ChangeRow]:
         """Answers of a run that are other than those before it, by item and question behind `after`."""
         self.read_run(tenant_id, sweep_id, run_id)
         with transaction(self._sessions) as session:
             rows = sweep_items.list_changes(session, run_id, after=after, limit=limit + 1)
-        return ChangePage(rows[:limit], has_more=len(rows) > limit)
+        return page_of(rows, limit)
 
     def _check(self, values: Mapping[str, Any]) -> None:
         """Everything that can be told before a run."""

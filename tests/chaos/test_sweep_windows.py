@@ -76,7 +76,7 @@ def due_now(world: World) -> SweepRow:
 
 
 def ended(world: World, sweep: SweepRow) -> RunRow | None:
-    runs = world.sweeps.runs(world.desk.tenant, sweep.id, limit=9, after=None).runs
+    runs = world.sweeps.runs(world.desk.tenant, sweep.id, limit=9, after=None).rows
     return next((run for run in runs if run.state in DONE), None)
 
 
@@ -86,7 +86,7 @@ def written(world: World) -> list[Any]:
 
 
 def happened_once(world: World, sweep: SweepRow) -> bool:
-    runs = world.sweeps.runs(world.desk.tenant, sweep.id, limit=9, after=None).runs
+    runs = world.sweeps.runs(world.desk.tenant, sweep.id, limit=9, after=None).rows
     assert [(run.kind, run.state, run.new, run.asked, run.completed) for run in runs] == [
         ("scheduled", "completed", 3, 6, 6)
     ]

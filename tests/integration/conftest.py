@@ -13,8 +13,10 @@ from app.db import Sessions
 from app.main import build_app, wire
 from app.objects import ObjectStore, make_objects
 from app.queue import ChunkSender, is_amqp, make_celery
+from tests.console import Visitor, visiting
 from tests.desk import Desk
 from tests.labelled import SCHEMA, TABLE, Labelled
+from tests.rows import Rows
 from tests.serving import new_key, sdk, serving
 
 
@@ -49,6 +51,22 @@ def http(api_url: str, api_key: str) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {api_key}"}
     with httpx.Client(base_url=api_url, headers=headers, timeout=60) as http:
         yield http
+
+
+@pytest.fixture
+def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
+    """The tenant's browser, signed in to the console."""
+    with visiting(api_url, api_key) as visitor:
+        yield visitor
+
+
+@pytest.fixture
+def rows(db: Sessions, api_key: str) -> Rows:
+    """Rows of the tenant, written straight to the tables."""
+    assert api_key
+    rows = Rows(db)
+    rows.tenant = rows.one("SELECT id FROM tenants WHERE name = 'Ada'")
+    return rows
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The pages of batches, as they leave the server."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,19 +10,6 @@ from tests.console import Visitor, visiting
 from tests.rows import Rows
 
 EVIL = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def rows(db: Sessions, api_key: str) -> Rows:
-    found = Rows(db)
-    found.tenant = found.one("SELECT id FROM tenants")
-    return found
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def test_without_batches_the_list_says_what_to_do(visitor: Visitor) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,12 +21,6 @@ ANSWERS = {
     "batch_2": {"same": "red", "alike": "dark blue ", "differing": "blue", "only_b": "red", "extra": "red"},
 }
 UNANSWERED = {"batch_1": ["only_b", "neither"], "batch_2": ["only_a", "neither"]}
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The page of an image: every question about it, across batches, and what looks like it."""
 
 import re
-from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
@@ -10,17 +9,11 @@ from PIL import Image
 
 from app.ids import image_key
 from app.objects import ObjectStore
-from tests.console import Visitor, visiting
+from tests.console import Visitor
 from tests.labelled import Labelled
 
 HASH, OTHER = "ab" * 32, "cd" * 32
 PAGE = f"/images/{HASH}"
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def ask(mine: Labelled, batch: str, text: str, images: list[int], **columns: Any) -> str:

@@ -1,7 +1,6 @@
 """The page of keys: made and shown once, rotated, closed, and told of in the audit log."""
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -18,12 +17,6 @@ EVIL = "<script>alert(1)</script>"
 @pytest.fixture
 def rows(db: Sessions) -> Rows:
     return Rows(db)
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def secret_of(answer: httpx.Response) -> str:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import httpx
@@ -26,19 +26,6 @@ LINE = (
     % ENDPOINT
 )
 ASK = {"image": "photo", "id_column": "sku", "q0.name": "colour", "q0.ask": "What colour is the {title}?"}
-
-
-@pytest.fixture
-def rows(db: Sessions, api_key: str) -> Rows:
-    found = Rows(db)
-    found.tenant = found.one("SELECT id FROM tenants")
-    return found
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def drop(

@@ -2,27 +2,11 @@
 
 import html
 import re
-from collections.abc import Iterator
-
-import pytest
 
 from app.db import Sessions, transaction
 from app.store import workers
-from tests.console import Visitor, visiting
+from tests.console import Visitor
 from tests.rows import Rows
-
-
-@pytest.fixture
-def rows(db: Sessions, api_key: str) -> Rows:
-    found = Rows(db)
-    found.tenant = found.one("SELECT id FROM tenants")
-    return found
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def text_of(visitor: Visitor, part: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,12 +18,6 @@ from tests.rows import Rows
 EVIL = "<script>alert(1)</script>"
 HASH = "ab" * 32
 PAGE = "/batches/batch_1/results"
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import html
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,19 +13,6 @@ from tests.rows import Rows
 
 EVIL = "<script>alert(1)</script>"
 HASH = "a" * 64
-
-
-@pytest.fixture
-def rows(db: Sessions, api_key: str) -> Rows:
-    found = Rows(db)
-    found.tenant = found.one("SELECT id FROM tenants")
-    return found
-
-
-@pytest.fixture
-def visitor(api_url: str, api_key: str) -> Iterator[Visitor]:
-    with visiting(api_url, api_key) as one:
-        yield one
 
 
 def add_sweep(rows: Rows, name: str = "nightly", *, ask: str = "What colour?") -> str:

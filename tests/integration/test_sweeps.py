@@ -68,7 +68,7 @@ def test_an_answer_to_a_changed_image_is_about_what_it_shows_now(three: World) -
     first = three.run(sweep)
     three.put("b.png", "another b")
     run = three.run(sweep)
-    (change,) = three.sweeps.diff(three.desk.tenant, sweep.id, run.id, limit=9, after=("", "")).changes
+    (change,) = three.sweeps.diff(three.desk.tenant, sweep.id, run.id, limit=9, after=("", "")).rows
     assert (change.key, change.question) == (f"{three.prefix}b.png", "colour")
     assert change.before != change.after
     assert (first.differing, run.differing) == (0, 1)
@@ -296,9 +296,9 @@ def test_of_scheduled_runs_that_wait_the_newest_is_run(three: World) -> None:
         three.desk.execute("UPDATE sweeps SET next_due_at = date_trunc('hour', now())")
         assert three.due.step()
     page = three.sweeps.runs(three.desk.tenant, sweep.id, limit=9, after=None)
-    newest = max(page.runs, key=lambda run: run.due_at)
+    newest = max(page.rows, key=lambda run: run.due_at)
     assert three.finish(sweep, newest.id).state == "completed"
-    others = [three.read(sweep, run.id) for run in page.runs if run.id != newest.id]
+    others = [three.read(sweep, run.id) for run in page.rows if run.id != newest.id]
     assert [(run.state, run.error_code) for run in others] == [("cancelled", "overtaken")] * 2
 
 
@@ -360,7 +360,7 @@ def test_old_runs_go_with_their_changes_but_the_newest_stays(three: World) -> No
     retention = Retention(sessions=three.desk.sessions, settings=settings, block_rows=1)
     while retention.step():
         pass
-    kept = three.sweeps.runs(three.desk.tenant, sweep.id, limit=9, after=None).runs
+    kept = three.sweeps.runs(three.desk.tenant, sweep.id, limit=9, after=None).rows
     assert [run.id for run in kept] == [waiting.id, runs[-1].id]
     assert three.desk.count("sweep_changes") == three.desk.count(
         f"sweep_changes WHERE run_id = '{runs[-1].id}'"

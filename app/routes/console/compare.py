@@ -12,10 +12,7 @@ from app.console.pairs import FIRST, SHOWN, kinds_of, pair_views
 from app.console.sessions import Viewer
 from app.console.thumbnails import SMALL
 from app.routes.console.desk import Desk, page_router
-from app.routes.console.results import linker
 from app.services import Services
-from app.states import ENDED_BATCH
-from app.store.batches import BatchRow
 from app.store.console_compare import Pair, PairFilters
 
 OFFERED = 50  # batches to choose from, the newest
@@ -35,11 +32,11 @@ def compare_pages(services: Services, desk: Desk) -> APIRouter:
         after: str = "",
     ) -> HTMLResponse:
         tenant = viewer.tenant.id
-        offered = services.batches.list(tenant, limit=OFFERED).rows
         chosen = {name: services.batches.read(tenant, name) for name in (a, b) if name}
         if not a or not b or a == b:
+            offered = services.batches.list(tenant, limit=OFFERED).rows
             return desk.page(request, viewer, "compare/choose.html", offered=offered, a=a, b=b)
-        asked, is_open = Asked.of(request.query_params), _is_any_open(list(chosen.values()))
+        asked, is_open = Asked.of(request.query_params), any(batch.is_open for batch in chosen.values())
         wanted = asked.filters()
         found = services.comparisons.find(
             a, b, PairFilters(kinds_of(show), wanted.text, wanted.label), after=_line(after)
@@ -64,13 +61,9 @@ def compare_pages(services: Services, desk: Desk) -> APIRouter:
     def cards_of(tenant_id: str, pairs: Sequence[Pair]) -> list[Card]:
         ids = [job_id for pair in pairs for job_id in (pair.a, pair.b) if job_id is not None]
         parts = services.results.cards(tenant_id, ids)
-        return cards(parts, linker(services.thumbnails, tenant_id, SMALL))
+        return cards(parts, services.thumbnails.linker(tenant_id, SMALL))
 
     return router
-
-
-def _is_any_open(batches: Sequence[BatchRow]) -> bool:
-    return any(batch.status not in ENDED_BATCH for batch in batches)
 
 
 def _line(text: str) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import ValidationError
 from starlette.datastructures import FormData
 from starlette.types import Scope as AsgiScope
 
@@ -171,6 +172,11 @@ def back_to(path: str | None, fallback: str = "/batches") -> str:
     if not path or not path.startswith("/") or path.startswith(("//", "/\\")) or "\n" in path or "\r" in path:
         return fallback
     return path
+
+
+def bad_field(error: ValidationError) -> str:
+    """The page's word for the first field that is wrong."""
+    return f"bad_{error.errors()[0]['loc'][0]}"
 
 
 def see(path: str) -> RedirectResponse:

@@ -1,7 +1,5 @@
 """Signing in and out, how pages look, and the files and pictures in them."""
 
-import time
-
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
@@ -82,7 +80,7 @@ def home_pages(sessions: ConsoleSessions, thumbnails: Thumbnails, desk: Desk) ->
     def thumbnail(tenant_id: str, content_hash: str, side: int, until: int, mark: str) -> Response:
         """A small picture, for whoever holds a link of ours that is not over."""
         wanted = Thumbnail(tenant_id, content_hash, side, until)
-        made = thumbnails.read(wanted, mark, now=time.time())
+        made = thumbnails.read(wanted, mark)
         headers = {
             "Cache-Control": f"private, max-age={SAME_S}, immutable",
             "X-Content-Type-Options": "nosniff",

@@ -9,7 +9,6 @@ from app.console.pictures import questions
 from app.console.sessions import Viewer
 from app.console.thumbnails import LARGE, SMALL
 from app.routes.console.desk import Desk, page_router
-from app.routes.console.results import linker
 from app.services import Services
 
 
@@ -26,13 +25,13 @@ def image_pages(services: Services, desk: Desk) -> APIRouter:
     ) -> HTMLResponse:
         """`job` is the one that the viewer comes from."""
         parts = services.results.image(viewer.tenant.id, content_hash, before=before or None)
-        small = linker(services.thumbnails, viewer.tenant.id, SMALL)
+        small = services.thumbnails.linker(viewer.tenant.id, SMALL)
         return desk.page(
             request,
             viewer,
             "images/image.html",
             content_hash=content_hash,
-            link=linker(services.thumbnails, viewer.tenant.id, LARGE)(content_hash),
+            link=services.thumbnails.linker(viewer.tenant.id, LARGE)(content_hash),
             facts=parts.facts,
             questions=questions(parts.asked, parts.labels),
             near=[(one.content_hash, small(one.content_hash), one.ref) for one in parts.near],

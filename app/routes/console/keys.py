@@ -9,16 +9,16 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 
 from app.audit import entry_name
+from app.config import DAY_S
 from app.console.keys import EXPIRIES, key_views, offered_scopes
 from app.console.sessions import Viewer
 from app.errors import Forbidden
-from app.routes.console.desk import Desk, Form, page_router, see
+from app.routes.console.desk import Desk, Form, bad_field, page_router, see
 from app.schemas.tenants import KeyCreate
 from app.services import Services
 from app.store.keys import KeyRow
 
 ENTRIES = 25
-DAY_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def key_pages(services: Services, desk: Desk) -> APIRouter:
                 viewer.tenant, name=wish.name, expires_days=wish.expires_days, scopes=wish.scopes
             )
         except ValidationError as error:
-            return shown(request, viewer, problem=f"bad_{error.errors()[0]['loc'][0]}")
+            return shown(request, viewer, problem=bad_field(error))
         except Forbidden:
             return shown(request, viewer, problem="too_much")
         return shown(request, viewer, made=Made(row, secret))

@@ -1,7 +1,6 @@
 """Pages that make a batch of a file: drop it, say what to ask, try five rows, run all."""
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated
@@ -124,7 +123,7 @@ class Sheet:
             )
         problems = problem_of(problem) if problem else {}
         answered = self._services.previews.look(viewer.tenant.id, [one.job for one in asked if one.job])
-        link = partial(self._services.thumbnails.link, viewer.tenant.id, side=SMALL, now=time.time())
+        link = self._services.thumbnails.linker(viewer.tenant.id, SMALL)
         return self._desk.page(
             request,
             viewer,

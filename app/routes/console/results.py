@@ -1,7 +1,5 @@
 """Pages of results: the jobs of a batch as cards."""
 
-import time
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -11,11 +9,10 @@ from app.console.cards import cards
 from app.console.filters import CODE, Asked, field_options
 from app.console.paging import pager
 from app.console.sessions import Viewer
-from app.console.thumbnails import LARGE, SMALL, Thumbnails
+from app.console.thumbnails import LARGE, SMALL
 from app.ids import job_number
 from app.routes.console.desk import Desk, page_router
 from app.services import Services
-from app.states import ENDED_BATCH
 
 MOST_ALONE = 20_000  # letters of a question that has a page to itself
 LIVE_S = 5  # how often the cards of a running batch renew themselves
@@ -36,24 +33,23 @@ def result_pages(services: Services, desk: Desk) -> APIRouter:
         tenant = viewer.tenant.id
         batch = services.batches.read(tenant, batch_id)
         asked = Asked.of(request.query_params)
-        is_open = batch.status not in ENDED_BATCH
         at = job_number(before or after) if before or after else None
         found = services.results.find(tenant, batch_id, asked.filters(), at=at, backwards=bool(before))
         parts = services.results.cards(tenant, found.ids)
         errors = services.progress.errors(tenant, batch_id)
-        counts = services.results.counts(batch_id, is_open=is_open)
+        counts = services.results.counts(batch_id, is_open=batch.is_open)
         return desk.page(
             request,
             viewer,
             "results/grid.html",
             batch=batch,
             asked=asked,
-            cards=cards(parts, linker(services.thumbnails, tenant, SMALL)),
+            cards=cards(parts, services.thumbnails.linker(tenant, SMALL)),
             found=found,
             pager=pager(found.ids, at=at, backwards=bool(before), resume=found.resume),
             fields=field_options(asked, counts),
             codes=[(f"{CODE}{one.code}", one.code, one.jobs) for one in errors],
-            live_s=LIVE_S if is_open and asked.text == "" else 0,
+            live_s=LIVE_S if batch.is_open and asked.text == "" else 0,
             has_confidence=batch.cascade is not None,
         )
 
@@ -64,13 +60,7 @@ def result_pages(services: Services, desk: Desk) -> APIRouter:
         """One job alone, with all of its answer."""
         batch = services.batches.read(viewer.tenant.id, batch_id)
         parts = services.results.job(viewer.tenant.id, batch_id, job_id)
-        (card,) = cards(parts, linker(services.thumbnails, viewer.tenant.id, LARGE), most_question=MOST_ALONE)
+        (card,) = cards(parts, services.thumbnails.linker(viewer.tenant.id, LARGE), most_question=MOST_ALONE)
         return desk.page(request, viewer, "results/job.html", batch=batch, card=card)
 
     return router
-
-
-def linker(thumbnails: Thumbnails, tenant_id: str, side: int) -> Callable[[str], str]:
-    """What makes links to small pictures of this size by their content hashes, for one page."""
-    now = time.time()
-    return lambda content_hash: thumbnails.link(tenant_id, content_hash, side, now=now)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -127,7 +126,7 @@ class _Pages:
             waiting=services.review_queue.waiting(_searcher(viewer), wish),
             names=services.review_queue.names(tenant_id, wish.filters.question),
             batches=services.batches.list(tenant_id, limit=MOST_BATCHES, after=None).rows,
-            sweeps=services.sweeps.list(tenant_id, limit=MOST_BATCHES, after=None).sweeps,
+            sweeps=services.sweeps.list(tenant_id, limit=MOST_BATCHES, after=None).rows,
             shares=SHARES,
             is_over="over" in request.query_params,
             last=last,
@@ -146,11 +145,8 @@ class _Pages:
         note: str | None = None,
     ) -> HTMLResponse:
         view, tenant_id = review_view(opened), viewer.tenant.id
-        hashes = [one.content_hash if one else None for one in opened.pictures]
-        links = [
-            self._services.thumbnails.link(tenant_id, one, LARGE, now=time.time()) if one else None
-            for one in hashes
-        ]
+        link = self._services.thumbnails.linker(tenant_id, LARGE)
+        links = [link(one.content_hash) if one and one.content_hash else None for one in opened.pictures]
         known = opened.own if wish.mode == "second" else opened.review
         return self._desk.page(
             request,

@@ -10,7 +10,6 @@ from app.console.sessions import Viewer
 from app.console.sweeps import ChangeView, SweepView, change_views, is_stuck, sweep_view
 from app.console.thumbnails import SMALL
 from app.routes.console.desk import Desk, page_router, see
-from app.routes.console.results import linker
 from app.services import Services
 from app.store.sweep_items import ChangeRow
 from app.store.sweeps import SweepRow
@@ -29,7 +28,7 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
         request: Request, viewer: Annotated[Viewer, reader], after: str | None = None
     ) -> HTMLResponse:
         page = sweeps.list(viewer.tenant.id, limit=SWEEPS, after=after)
-        board = services.sweep_board.read(viewer.tenant.id, page.sweeps)
+        board = services.sweep_board.read(viewer.tenant.id, page.rows)
         words = desk.words(request)
 
         def viewed(rows: Sequence[SweepRow]) -> list[SweepView]:
@@ -40,7 +39,7 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
             viewer,
             "sweeps/list.html",
             stuck=viewed(board.stuck),
-            sweeps=viewed(page.sweeps),
+            sweeps=viewed(page.rows),
             has_more=page.has_more,
             after=after,
         )
@@ -52,12 +51,12 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
         tenant_id = viewer.tenant.id
         found = sweeps.read(tenant_id, sweep_id)
         runs = sweeps.runs(tenant_id, sweep_id, limit=RUNS, after=after)
-        newest = services.sweep_board.read(tenant_id, [found]).runs.get(sweep_id)
+        newest = services.sweep_board.newest(found)
         ended = (
-            next((run for run in runs.runs if run.ended_at and run.differing), None) if not after else None
+            next((run for run in runs.rows if run.ended_at and run.differing), None) if not after else None
         )
         changes = (
-            sweeps.diff(tenant_id, sweep_id, ended.id, limit=FEW_CHANGES, after=("", "")).changes
+            sweeps.diff(tenant_id, sweep_id, ended.id, limit=FEW_CHANGES, after=("", "")).rows
             if ended
             else ()
         )
@@ -66,7 +65,7 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
             viewer,
             "sweeps/sweep.html",
             view=sweep_view(found, newest, desk.words(request)),
-            runs=runs.runs,
+            runs=runs.rows,
             has_more=runs.has_more,
             after=after,
             compared=ended,
@@ -81,7 +80,7 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
         tenant_id = viewer.tenant.id
         found, run = sweeps.read(tenant_id, sweep_id), sweeps.read_run(tenant_id, sweep_id, run_id)
         page = sweeps.diff(tenant_id, sweep_id, run_id, limit=CHANGES, after=split_id(after))
-        last = page.changes[-1] if page.has_more else None
+        last = page.rows[-1] if page.has_more else None
         return desk.page(
             request,
             viewer,
@@ -89,7 +88,7 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
             sweep=found,
             run=run,
             stuck=is_stuck(run),
-            changes=pictured(viewer, found, page.changes),
+            changes=pictured(viewer, found, page.rows),
             after=after,
             last=custom_id(last.key, last.question) if last else None,
         )
@@ -111,6 +110,6 @@ def sweep_pages(services: Services, desk: Desk) -> APIRouter:
 
     def pictured(viewer: Viewer, sweep: SweepRow, changes: Sequence[ChangeRow]) -> list[ChangeView]:
         found = services.sweep_board.pictures(sweep, [one.key for one in changes]) if changes else {}
-        return change_views(changes, found, linker(services.thumbnails, viewer.tenant.id, SMALL))
+        return change_views(changes, found, services.thumbnails.linker(viewer.tenant.id, SMALL))
 
     return router

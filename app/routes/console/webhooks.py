@@ -13,7 +13,7 @@ from starlette.datastructures import FormData
 from app.console.sessions import Viewer
 from app.errors import RequestError
 from app.posting import Posted
-from app.routes.console.desk import Desk, Form, page_router, see
+from app.routes.console.desk import Desk, Form, bad_field, page_router, see
 from app.routes.webhooks import Trials
 from app.schemas.webhooks import EndpointCreate, EndpointTest, EventType
 from app.services import Services
@@ -189,7 +189,7 @@ def _endpoint(form: FormData) -> EndpointCreate:
 def _problem(error: ValidationError | RequestError) -> RequestError | str:
     """What to tell: a word of the page, or the service's own. What is not the form's fault goes on."""
     if isinstance(error, ValidationError):
-        return f"bad_{error.errors()[0]['loc'][0]}"
+        return bad_field(error)
     if error.status not in (400, 429):
         raise error
     return error
