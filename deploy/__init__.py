@@ -1,0 +1,1 @@
+"""Checks of what deploys vqueue: manifests, rules of scaling, what triggers read."""
