@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from hypothesis import settings as hypothesis_settings
 from pydantic import SecretStr
 from sqlalchemy import Engine, text
 
@@ -32,6 +33,10 @@ from tests.servers import (
     start_s3,
     start_valkey,
 )
+
+# The same examples in every run, so that a change fails by what it changes. New ones: VQUEUE_EXPLORE=1.
+hypothesis_settings.register_profile("same", derandomize=True)
+hypothesis_settings.load_profile("default" if os.environ.get("VQUEUE_EXPLORE") else "same")
 
 SHARED_CASES = Path(__file__).resolve().parents[2] / "shared" / "field-cases"
 

@@ -27,6 +27,7 @@ NO_SETTINGS = frozenset(
     {
         "VQUEUE_SECRETS_DIR",
         "VQUEUE_TORCH_INDEX",
+        "VQUEUE_EXPLORE",
         "VQUEUE_PYTHON",
         "VQUEUE_SKIP_RABBITMQ",
         "VQUEUE_SKIP_CHROMIUM",

@@ -47,6 +47,13 @@ def test_the_tally_adds_up_all_reports(tmp_path: Path) -> None:
     assert (found["passed"], found["failed"], found["errors"], found["skipped"]) == (10, 2, 2, 4)
 
 
+def test_what_failed_and_passed_alone_is_told_as_flaky(tmp_path: Path) -> None:
+    (tmp_path / "servers.xml").write_text(REPORT)
+    (tmp_path / "again.xml").write_text('<testsuites><testsuite tests="2" failures="1"/></testsuites>')
+    found = tally([tmp_path / "again.xml", tmp_path / "servers.xml"])
+    assert (found["passed"], found["failed"], found["errors"], found["flaky"]) == (6, 1, 0, 1)
+
+
 def test_the_version_is_told() -> None:
     assert CliRunner().invoke(app, ["--version"]).stdout == f"vqueue {version('vqueue')}\n"
 

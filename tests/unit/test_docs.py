@@ -19,6 +19,7 @@ SETTINGS = {f"VQUEUE_{field.upper()}" for field in Settings.model_fields}
 OTHERS = {
     "VQUEUE_SECRETS_DIR",
     "VQUEUE_TORCH_INDEX",
+    "VQUEUE_EXPLORE",
     "VQUEUE_PYTHON",
     "VQUEUE_SKIP_RABBITMQ",
     "VQUEUE_SKIP_CHROMIUM",

@@ -20,7 +20,8 @@ from workers.engine.grammar import MOST_COMPILED, Grammars, Matcher
 PADDING = 39  # logits are often wider than the vocabulary
 PATIENCE = 40  # tokens, after which a walk takes the shortest way out
 # The quote first: in a string the others are but characters. The 1 before the 0: -0.000 is not below 0.
-WAYS_OUT = '"}]:,g10'
+# The Z before both: the parts of a second may have any number of digits.
+WAYS_OUT = '"}]:,Zg10'
 
 
 def bytewise() -> Tokenizer:
