@@ -78,7 +78,9 @@ SWEEP_STALLED = Gauge("vqueue_sweep_stalled", "Runs of sweeps that stand still f
 WEBHOOKS = Counter(
     "vqueue_webhooks", "Tries to send an event to an endpoint, by what came of them.", ["outcome"]
 )
-STEP_FILL = Histogram("vqueue_step_fill", "Rows of a step over the most it may have.", buckets=SHARE)
+STEP_FILL = Histogram(
+    "vqueue_step_fill", "Rows of a step over the most it may have.", ["model"], buckets=SHARE
+)
 STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every running row a token.")
 ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.")
 TOKENS = Counter(
@@ -92,7 +94,9 @@ FEATURE_SECONDS = Counter("vqueue_feature_seconds", "Seconds spent reading featu
 FEATURE_FAULTS = Counter("vqueue_feature_faults", "Features refused, or a tier that failed.", ["reason"])
 # A gauge, as it can fall: reading costs more than encoding where the network is slow.
 FEATURE_SECONDS_SAVED = Gauge(
-    "vqueue_feature_seconds_saved", "Encoding that the cache made unnecessary, less its reading, in seconds."
+    "vqueue_feature_seconds_saved",
+    "Encoding that the cache made unnecessary, less its reading, in seconds.",
+    ["model"],
 )
 FEATURE_WAITS = Counter(
     "vqueue_feature_waits",

@@ -11,6 +11,7 @@ from app.config import Settings
 from app.db import Sessions, transaction
 from app.store import holds, jobs, workers
 from app.store.jobs import Held
+from workers.reports import Reports
 
 log = structlog.get_logger()
 
@@ -33,6 +34,7 @@ class Leases:
         self._sessions = sessions
         self._worker = worker
         self._lease_s = settings.lease_s
+        self._reports = Reports(clock=clock)
         self._clock = clock
         self._lock = Lock()
         self._until: dict[Held, float] = {}
@@ -80,7 +82,7 @@ class Leases:
             held, waiting = list(self._until), sorted(self._waiting)
         started = self._clock()
         with transaction(self._sessions) as session:
-            workers.heartbeat(session, worker=self._worker)
+            workers.heartbeat(session, worker=self._worker, reports=self._reports.take())
             kept = jobs.renew(session, held, worker=self._worker, lease_s=self._lease_s) if held else set()
             if waiting:
                 holds.renew_holds(session, waiting, worker=self._worker, lease_s=self._lease_s)

@@ -10,9 +10,10 @@ log = structlog.get_logger()
 
 
 class EngineMetrics(Observer):
-    """The observer of one engine in a worker process; its calls only count."""
+    """The observer of the engine that serves `model` in a worker process; its calls only count."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str) -> None:
+        self._model = model
         self._speed = EncodeSpeed()
 
     def stepped(
@@ -26,7 +27,7 @@ class EngineMetrics(Observer):
         seconds: float,
     ) -> None:
         telemetry.STEPS.inc()
-        telemetry.STEP_FILL.observe(rows / row_limit)
+        telemetry.STEP_FILL.labels(self._model).observe(rows / row_limit)
         telemetry.STAGE_SECONDS.labels("step").observe(seconds)
         telemetry.ROWS_JOINED.inc(joined)
         telemetry.TOKENS.labels("prompt").inc(prompt_tokens)
@@ -47,7 +48,7 @@ class EngineMetrics(Observer):
         telemetry.FEATURE_BYTES.labels(tier).inc(size)
         telemetry.FEATURE_SECONDS.labels(tier).inc(seconds)
         spared = 0.0 if tier is FeatureTier.MISS else self._speed.estimate(visual_tokens)
-        telemetry.FEATURE_SECONDS_SAVED.inc(spared - seconds)
+        telemetry.FEATURE_SECONDS_SAVED.labels(self._model).inc(spared - seconds)
 
     def features_awaited(self, *, found: bool, seconds: float) -> None:
         telemetry.FEATURE_WAITS.labels("found" if found else "encoded").inc()

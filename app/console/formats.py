@@ -53,6 +53,13 @@ def duration(seconds: float | None) -> str:
     return DASH
 
 
+def gain(seconds: float | None) -> str:
+    """A time that was saved, or with a minus lost."""
+    if seconds is None or seconds >= 0:
+        return duration(seconds)
+    return f"\N{MINUS SIGN}{duration(-seconds)}"
+
+
 def moment(at: datetime | None) -> str | Markup:
     """A time as UTC, which a script turns into the reader's own."""
     if at is None:
@@ -80,6 +87,7 @@ FILTERS = {
     "share": share,
     "size": size,
     "duration": duration,
+    "gain": gain,
     "moment": moment,
     "short": short,
 }

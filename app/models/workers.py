@@ -1,6 +1,7 @@
 """Workers that are up."""
 
 from sqlalchemy import Column, Table, Text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from app.models.base import metadata, moment
 
@@ -13,4 +14,6 @@ workers = Table(
     Column("revision", Text),
     moment("started_at", nullable=False, now=True),
     moment("heartbeat_at", nullable=False, now=True),
+    # As app.store.workers.heartbeat says; null of a worker of a version that tells nothing.
+    Column("report", JSONB),
 )

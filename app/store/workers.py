@@ -1,5 +1,9 @@
 """The models that processes serve, and when those were last heard of."""
 
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -17,10 +21,21 @@ def register(session: Session, *, worker: str, role: str, model: str, revision: 
     )
 
 
-def heartbeat(session: Session, *, worker: str) -> None:
+def heartbeat(
+    session: Session,
+    *,
+    worker: str,
+    reports: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> None:
+    """The process lives. `reports` say by model what its engines do, as `workers.reports` words it."""
     session.execute(
-        text("UPDATE workers SET heartbeat_at = now() WHERE split_part(id, '/', 1) = :worker"),
-        {"worker": worker},
+        text(
+            """
+            UPDATE workers SET heartbeat_at = now(), report = CAST(:reports AS jsonb) -> model
+            WHERE split_part(id, '/', 1) = :worker
+            """
+        ),
+        {"worker": worker, "reports": json.dumps({model: dict(one) for model, one in reports.items()})},
     )
 
 

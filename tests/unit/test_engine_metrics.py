@@ -22,7 +22,7 @@ def gained(work: Callable[[], None], name: str, **labels: str) -> float:
 @pytest.fixture
 def metrics() -> EngineMetrics:
     """Of an engine whose tower takes a millisecond per visual token."""
-    metrics = EngineMetrics()
+    metrics = EngineMetrics("demo")
     metrics.encoded(images=2, visual_tokens=200, seconds=0.2)
     return metrics
 
@@ -43,14 +43,14 @@ def test_seconds_saved_are_the_tower_s_less_the_look_up_s(
     def read() -> None:
         metrics.features_read(tier=tier, size=1, visual_tokens=100, seconds=seconds)
 
-    assert gained(read, "vqueue_feature_seconds_saved") == pytest.approx(saved)
+    assert gained(read, "vqueue_feature_seconds_saved", model="demo") == pytest.approx(saved)
 
 
 def test_a_hit_before_the_first_encoding_is_worth_nothing_yet() -> None:
     def read() -> None:
-        EngineMetrics().features_read(tier=FeatureTier.MEMORY, size=1, visual_tokens=100, seconds=0.0)
+        EngineMetrics("demo").features_read(tier=FeatureTier.MEMORY, size=1, visual_tokens=100, seconds=0.0)
 
-    assert gained(read, "vqueue_feature_seconds_saved") == 0
+    assert gained(read, "vqueue_feature_seconds_saved", model="demo") == 0
 
 
 def test_waits_stores_evictions_and_checks_are_counted(metrics: EngineMetrics) -> None:
