@@ -13,8 +13,16 @@ def migrate(data: DataOption = None) -> None:
     """
     with open_database(data, application="migrate") as engine:
         before = migrations.current_revision(engine)
-        migrations.migrate(engine)
+        try:
+            migrations.migrate(engine)
+        except migrations.Blocked as blocked:
+            typer.echo(f"{blocked}.", err=True)
+            raise typer.Exit(1) from blocked
         after = migrations.current_revision(engine)
-    typer.echo(
-        f"schema at {after}" if before == after else f"schema moved from {before or 'nothing'} to {after}"
-    )
+    typer.echo(_told(before, after))
+
+
+def _told(before: str | None, after: str | None) -> str:
+    if migrations.is_newer(after):
+        return f"schema at {after}, which a newer version made: left as it is"
+    return f"schema at {after}" if before == after else f"schema moved from {before or 'nothing'} to {after}"

@@ -1,4 +1,4 @@
-"""Migration 0003 over rows: what they say is filled in, and nothing is lost on the way back."""
+"""Migrations over rows that are there, and beside processes that work on them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from alembic.config import Config
 from sqlalchemy import Engine, text
 
 from app.db import make_engine
-from app.migrate import current_revision, drift, migrate
+from app.migrate import Blocked, current_revision, drift, migrate, newest_revision
 from tests.servers import Databases
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -112,6 +112,25 @@ def test_the_way_back_leaves_the_schema_that_was_there(engine: Engine) -> None:
     migrate(engine)
     downgrade(engine, "0002")
     assert schema(engine) == before
+
+
+def test_a_schema_of_a_newer_version_is_left_as_it_is(engine: Engine) -> None:
+    run(engine, "UPDATE alembic_version SET version_num = '9999'")
+    migrate(engine)
+    assert current_revision(engine) == "9999"
+
+
+def test_a_table_that_others_read_is_not_waited_for_long_and_the_next_try_goes_on(engine: Engine) -> None:
+    others = make_engine(engine.url.render_as_string(hide_password=False), pool_size=1, application="tests")
+    migrate(engine, "0013")
+    with others.begin() as reader:
+        reader.execute(text("LOCK TABLE labels IN ACCESS SHARE MODE"))
+        with pytest.raises(Blocked):
+            migrate(engine, tries=1)
+    others.dispose()
+    assert current_revision(engine) == "0014", "each migration is a transaction of its own"
+    migrate(engine)
+    assert current_revision(engine) == newest_revision()
 
 
 def schema(engine: Engine) -> Sequence[Any]:
