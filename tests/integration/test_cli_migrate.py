@@ -27,6 +27,13 @@ def run(database_url: str, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(whole, env=environment, capture_output=True, text=True, check=False)
 
 
+def start(database_url: str, *command: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"VQUEUE_DATABASE_URL": database_url}
+    whole = [sys.executable, "-m", "app.cli.main", *command]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(whole, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+
 def migrate(database_url: str) -> str:
     """What the command says."""
     return run(database_url, "migrate").stdout
@@ -37,6 +44,14 @@ def test_an_empty_database_gets_the_newest_schema_and_a_second_time_changes_noth
 ) -> None:
     assert migrate(empty_database) == f"schema moved from nothing to {newest_revision()}\n"
     assert migrate(empty_database) == f"schema at {newest_revision()}\n"
+
+
+def test_waiting_for_the_schema_changes_nothing_and_ends_once_it_is_there(empty_database: str) -> None:
+    early = run(empty_database, "migrate", "--wait", "0")
+    assert (early.returncode, early.stderr) == (1, "The schema is at nothing: run `vqueue migrate`.\n")
+    with start(empty_database, "migrate", "--wait", "60") as waiting:
+        migrate(empty_database)
+        assert waiting.communicate(timeout=60) == (f"schema at {newest_revision()}\n", "")
 
 
 @pytest.mark.parametrize("command", [("migrate",), ("keys", "list"), ("keys", "revoke", "key_x")])

@@ -9,7 +9,8 @@ import yaml
 from app.cli.processes import MODULES
 from app.config import Settings
 
-BASE = Path(__file__).resolve().parents[2] / "k8s" / "base"
+K8S = Path(__file__).resolve().parents[2] / "k8s"
+BASE = K8S / "base"
 KUSTOMIZATION: dict[str, Any] = yaml.safe_load((BASE / "kustomization.yaml").read_text())
 Manifest = dict[str, Any]  # as YAML gives it
 
@@ -19,20 +20,21 @@ def manifests() -> list[Manifest]:
         manifest
         for name in KUSTOMIZATION["resources"]
         for manifest in yaml.safe_load_all((BASE / name).read_text())
-    ]
+    ] + list(yaml.safe_load_all((K8S / "worker" / "worker.yaml").read_text()))
 
 
 DEPLOYMENTS = [manifest for manifest in manifests() if manifest["kind"] == "Deployment"]
-PODS = [manifest["spec"]["template"]["spec"] for manifest in manifests() if "template" in manifest["spec"]]
+WITH_PODS = [manifest for manifest in manifests() if "template" in manifest.get("spec", {})]
+PODS = [manifest["spec"]["template"]["spec"] for manifest in WITH_PODS]
 
 
 def by_name(value: object) -> str:
     return value["containers"][0]["name"] if isinstance(value, dict) and "containers" in value else ""
 
 
-def test_every_file_is_part_of_the_kustomization_or_an_example() -> None:
-    files = {path.name for path in BASE.glob("*.yaml")}
-    assert files == {*KUSTOMIZATION["resources"], "kustomization.yaml", "secret.example.yaml"}
+def test_every_file_is_part_of_the_kustomization() -> None:
+    files = {str(path.relative_to(BASE)) for path in BASE.rglob("*.yaml")}
+    assert files == {*KUSTOMIZATION["resources"], "kustomization.yaml"}
 
 
 def test_every_process_has_a_deployment() -> None:
@@ -67,6 +69,6 @@ def test_a_deployment_selects_its_own_pods(deployment: Manifest) -> None:
 
 
 def test_every_setting_that_is_named_exists() -> None:
-    secret = yaml.safe_load((BASE / "secret.example.yaml").read_text())["stringData"]
+    secret = yaml.safe_load((K8S / "examples" / "secret.yaml").read_text())["stringData"]
     literals = [text.split("=")[0] for text in KUSTOMIZATION["configMapGenerator"][0]["literals"]]
     assert {*secret, *literals} <= {f"VQUEUE_{field.upper()}" for field in Settings.model_fields}
