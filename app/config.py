@@ -38,6 +38,7 @@ PER_MODEL = (
     "feature_cache_bytes",
     "feature_cache_format",
     "engine",
+    "engine_mode",
     "remote_url",
     "remote_revision",
     "remote_concurrency",
@@ -72,6 +73,7 @@ class Settings(BaseSettings):
     model_aliases: Annotated[Mapping[str, str], NoDecode] = Field(default_factory=dict)
     worker_models: Annotated[tuple[str, ...], NoDecode] = ()  # what a worker loads; all where it is empty
     engine: Literal["transformers", "vllm", "remote"] = "transformers"
+    engine_mode: Literal["batched", "single"] = "batched"  # single: the fallback, one request at a time
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     torch_threads: int = Field(default=0, ge=0)  # 0 leaves torch's own choice
@@ -255,6 +257,11 @@ class Settings(BaseSettings):
                 f"{LEAST_IMAGES_S}, or 0 to keep images for ever"
             )
         return self
+
+    @property
+    def rows_at_once(self) -> int:
+        """Requests that the engine has in one step at most."""
+        return 1 if self.engine_mode == "single" else self.step_rows
 
     @property
     def lost_after_s(self) -> float:

@@ -20,6 +20,8 @@ log = structlog.get_logger()
 def open_one(settings: Settings) -> Engine:
     """The engine of one model. Imports only what that engine needs: the others' libraries may be missing."""
     match settings.engine:
+        case "transformers" if settings.engine_mode == "single":
+            return open_single(settings)
         case "transformers":
             return open_transformers(settings)
         case "vllm":
@@ -57,6 +59,21 @@ def open_transformers(settings: Settings) -> Engine:
     )
 
 
+def open_single(settings: Settings) -> Engine:
+    from workers.engine.single import open_engine
+
+    return open_engine(
+        model=settings.model,
+        name=settings.served_model,
+        observer=EngineMetrics(),
+        device=settings.device,
+        dtype=settings.dtype,
+        torch_threads=settings.torch_threads,
+        max_pixels=settings.max_pixels,
+        stall_s=settings.stall_s,
+    )
+
+
 def open_vllm(settings: Settings) -> Engine:
     # vLLM would write its progress as plain text between our events; its warnings are worth that.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
@@ -89,7 +106,7 @@ def vllm_settings(settings: Settings) -> "VllmSettings":
         gpu_memory_share=settings.vllm_gpu_memory_share,
         kv_cache_dtype=settings.vllm_kv_cache_dtype,
         max_model_len=settings.vllm_max_model_len,
-        max_num_seqs=settings.step_rows,
+        max_num_seqs=settings.rows_at_once,
         images_per_prompt=settings.images_per_job,
     )
 
@@ -108,7 +125,7 @@ def open_remote(settings: Settings) -> Engine:
         max_pixels=settings.max_pixels,
         api_key=key.get_secret_value() if key is not None else None,
         revision=settings.remote_revision,
-        concurrency=settings.remote_concurrency,
+        concurrency=1 if settings.engine_mode == "single" else settings.remote_concurrency,
         timeout_s=settings.job_timeout_s,
         prepare_threads=settings.worker_threads,
     )

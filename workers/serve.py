@@ -104,7 +104,7 @@ def serve(settings: Settings, pool: EnginePool) -> int:
 def _prefetch(settings: Settings, lanes: Mapping[str, Lane]) -> dict[str, int]:
     """How many chunks of each queue are in hand at once: an interactive one has one job, a row of a step."""
     return {
-        queue: settings.for_model(lane.model).step_rows
+        queue: settings.for_model(lane.model).rows_at_once
         if lane.priority is Priority.INTERACTIVE
         else settings.worker_threads
         for queue, lane in lanes.items()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 
 import pytest
@@ -21,6 +22,13 @@ def test_a_remote_server_that_is_away_may_come_back() -> None:
     away = Settings(engine="remote", remote_url=f"http://127.0.0.1:{free_port()}/v1")
     with pytest.raises(TransientWork, match="server_unreachable"):
         open_one(away)
+
+
+def test_one_by_one_the_library_answers_and_no_worker_hoards() -> None:
+    settings = Settings(engine_mode="single", device="cpu")
+    with closing(open_one(settings)) as engine:
+        assert type(engine).__name__ == "SingleEngine"
+    assert (settings.rows_at_once, Settings().rows_at_once) == (1, 128)
 
 
 def test_vllm_has_no_int8_of_ours() -> None:

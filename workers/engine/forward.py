@@ -1,16 +1,41 @@
-"""Forward passes over the model: the vision tower, and one packed step."""
+"""Forward passes over the model: the vision tower, one packed step, and one of a single row."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from transformers import DynamicCache
 from transformers.models.qwen3_vl.modeling_qwen3_vl import BaseModelOutputWithDeepstackFeatures
 
 from workers.engine.features import Features
 from workers.engine.layout import Packed
 from workers.engine.load import QwenModel
 from workers.engine.preprocess import Grid, Patches
+from workers.engine.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What one row feeds: its prompt with its images' features, or the token that it chose last."""
+
+    ids: NDArray[np.int64]  # (tokens,)
+    positions: NDArray[np.int64]  # (4, tokens): text, time, height, width
+    features: Sequence[Features] = ()
+    is_prompt: bool = False
+
+    @classmethod
+    def of_prompt(cls, prompt: Prompt, features: Sequence[Features]) -> "Plain":
+        positions = np.concatenate([np.arange(len(prompt))[None], prompt.positions])
+        return cls(prompt.ids, positions, features, is_prompt=True)
+
+    @classmethod
+    def of_token(cls, token: int, prompt: Prompt, *, number: int) -> "Plain":
+        """The answer's token of this number, from 0."""
+        rope = prompt.next_position + number
+        return cls(np.array([token]), np.array([[len(prompt) + number], [rope], [rope], [rope]]))
 
 
 def encode(model: QwenModel, pictures: Sequence[tuple[Patches, Grid]]) -> list[Features]:
@@ -35,6 +60,22 @@ def step(model: QwenModel, packed: Packed) -> torch.Tensor:
         use_cache=False,
         logits_to_keep=packed.keep,
         layout=packed.layout,
+    )
+    return output.logits[0]
+
+
+def plain_step(model: QwenModel, fed: Plain, cache: DynamicCache) -> torch.Tensor:
+    """Run one row by the library's own attention; the logits (1, vocabulary) of its next token.
+
+    The cache takes its keys and values. The model must have been loaded with LIBRARY_ATTENTION.
+    """
+    output = model(
+        input_ids=torch.from_numpy(fed.ids)[None].to(model.device),
+        position_ids=torch.from_numpy(fed.positions)[:, None].to(model.device),
+        mm_encoder_outputs=_encoder_outputs(fed.features, model.device),
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=1,
     )
     return output.logits[0]
 

@@ -21,6 +21,7 @@ from workers.engine.preprocess import Preprocessor, read_preprocessor
 from workers.engine.slots import Shape
 from workers.engine.tuning import PackedLinear, PatchProjection, replace_linear
 
+LIBRARY_ATTENTION = "sdpa"
 Dtype = Literal["auto", "float32", "bfloat16", "int8"]
 QwenModel = Qwen3VLForConditionalGeneration | Qwen3VLMoeForConditionalGeneration
 MODEL_CLASSES = {
@@ -47,16 +48,22 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    source: str, *, device: str = "auto", dtype: Dtype = "auto", max_pixels: int | None = None
+    source: str,
+    *,
+    device: str = "auto",
+    dtype: Dtype = "auto",
+    max_pixels: int | None = None,
+    attention: str = packed.NAME,
 ) -> Checkpoint:
     """Load a Qwen3-VL checkpoint from a folder or a hub id (HF_HUB_OFFLINE is honoured).
 
     `auto` is the first GPU and bfloat16 where there is one, else the CPU and float32. `max_pixels` lowers
-    the checkpoint's own pixel budget. Raises FatalWork with a code and a remedy.
+    the checkpoint's own pixel budget; `attention` is the text model's: our packed one, or LIBRARY_ATTENTION.
+    Raises FatalWork with a code and a remedy.
     """
     folder = find_folder(source)
     device = _device(device)
-    model = _load_model(folder, device, dtype)
+    model = _load_model(folder, device, dtype, attention)
     tokenizer = load_tokenizer(folder, model.config.image_token_id)
     generation = model.generation_config or GenerationConfig()
     text: Any = model.config.text_config  # annotated as what it was before it was read
@@ -97,14 +104,14 @@ def _device(name: str) -> str:
     return name
 
 
-def _load_model(folder: Path, device: str, dtype: Dtype) -> QwenModel:
+def _load_model(folder: Path, device: str, dtype: Dtype, attention: str) -> QwenModel:
     """Load the weights; where some are missing the library would take random ones and only warn."""
     if dtype == "int8" and device != "cpu":
         raise FatalWork(
             "model_unsupported",
             f"int8 runs on a CPU, not on {device}: set VQUEUE_DTYPE=bfloat16 or take an AWQ checkpoint",
         )
-    model = _read_weights(folder, device, _torch_dtype(dtype, device)).eval()
+    model = _read_weights(folder, device, _torch_dtype(dtype, device), attention).eval()
     tower: Any = model.model.visual
     tower.patch_embed.proj = PatchProjection(tower.patch_embed.proj)
     if dtype == "int8":
@@ -114,14 +121,14 @@ def _load_model(folder: Path, device: str, dtype: Dtype) -> QwenModel:
     return model
 
 
-def _read_weights(folder: Path, device: str, dtype: torch.dtype) -> QwenModel:
+def _read_weights(folder: Path, device: str, dtype: torch.dtype, attention: str) -> QwenModel:
     """Checkpoints that are quantised already (AWQ, GPTQ) need the library that runs them."""
     try:
         loaded: Any = MODEL_CLASSES[read_model_type(folder)].from_pretrained(
             folder,
             dtype=dtype,
             device_map=device if _is_quantised(folder) else None,
-            attn_implementation={"text_config": packed.NAME, "vision_config": "sdpa"},
+            attn_implementation={"text_config": attention, "vision_config": LIBRARY_ATTENTION},
             output_loading_info=True,
         )
     except (ImportError, ValueError) as error:  # ValueError is what it says of accelerate

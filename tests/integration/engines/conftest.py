@@ -46,6 +46,14 @@ def transformers_engine(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
+def single_engine(folder: Path) -> Iterator[Engine]:
+    from workers.engine.single import open_engine
+
+    with closing(open_engine(model=str(folder), name="tiny", observer=Silent())) as engine:
+        yield engine
+
+
+@contextmanager
 def remote_engine(folder: Path) -> Iterator[Engine]:
     """Over HTTP to our own engine."""
     with (
@@ -115,7 +123,7 @@ def answers(url: str) -> bool:
         return False
 
 
-KINDS = {"transformers": transformers_engine, "remote": remote_engine}
+KINDS = {"transformers": transformers_engine, "single": single_engine, "remote": remote_engine}
 if find_spec("vllm") is not None:
     KINDS |= {"vllm": vllm_engine, "vllm-serve": vllm_server}
 
