@@ -65,7 +65,7 @@ def open_single(settings: Settings) -> Engine:
     return open_engine(
         model=settings.model,
         name=settings.served_model,
-        observer=EngineMetrics(),
+        observer=EngineMetrics(settings.served_model),
         device=settings.device,
         dtype=settings.dtype,
         torch_threads=settings.torch_threads,
