@@ -130,6 +130,33 @@ def fall_back(fallback: Fallback, target: float, replicas: int) -> float:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Chunks that wait in Postgres with one deadline, `left_s` away; None where there is none.
+
+    Patient are those of the background, until three quarters of their time are over.
+    """
+
+    chunks: float
+    left_s: float | None = None
+    is_patient: bool = False
+
+
+def demand(waiting: Sequence[Waiting], *, within_s: float = 1800) -> float:
+    """Chunks a minute that what waits needs, as the SQL function `vqueue_demand` says it.
+
+    Each is done in `within_s`, or in half of the time that it has if that is less; the patient in half of
+    theirs, however long. None asks for more than twelve times the speed of the first.
+    """
+    return sum(60 * one.chunks / max(within_s / 12, _time_for(one, within_s)) for one in waiting)
+
+
+def _time_for(one: Waiting, within_s: float) -> float:
+    if one.left_s is None:
+        return within_s
+    return one.left_s / 2 if one.is_patient else min(within_s, one.left_s / 2)
+
+
+@dataclass(frozen=True)
 class _Change:
     at_s: float
     replicas: int
