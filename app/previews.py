@@ -1,9 +1,12 @@
 """A look at an input before its batch: its first rows, and the answers to what is to be asked of them."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from threading import Lock
 
 from app.chat import chat_rules
 from app.checks import Json
@@ -17,7 +20,7 @@ from app.lines import BadLine, LineRules, ParsedLine, parse_line, split_lines
 from app.objects import ObjectStore
 from app.store.files import FileRow
 from app.store.previews import Answered, read_answered
-from app.tables.base import Row
+from app.tables.base import InputError, Row
 from app.tables.checks import check_format, table_checks
 from app.tables.opening import open_table, row_entries
 from app.tables.questions import RowReader, check_spec
@@ -26,6 +29,9 @@ from app.tables.spec import TableSpec, read_spec
 ROWS = 5
 # Of one preview: somebody waits for them, and others wait behind them.
 MOST_JOBS = 50
+# For counting the rows of a table that does not tell, once per file: about 300,000 short rows.
+COUNT_S = 0.5
+MOST_KEPT = 200
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Head:
-    """A table's columns and first rows; `count` is how many rows it has, where that is known."""
+    """A table's columns and first rows; `count` is how many rows it has, or at least, if not `is_exact`."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
-    count: int | None
+    count: int
+    is_exact: bool
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,14 @@ class Asked:
 
 class Previews:
     def __init__(
-        self, *, sessions: Sessions, files: Files, jobs: Jobs, objects: ObjectStore, settings: Settings
+        self,
+        *,
+        sessions: Sessions,
+        files: Files,
+        jobs: Jobs,
+        objects: ObjectStore,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sessions = sessions
         self._files = files
@@ -75,16 +89,45 @@ class Previews:
         self._tables = table_checks(settings)
         self._rules = chat_rules(settings)
         self._image_max_bytes = settings.image_max_bytes
+        self._clock = clock
+        self._lock = Lock()
+        self._counts: OrderedDict[tuple[str, Layout], tuple[int, bool]] = OrderedDict()
 
     def head(self, file: FileRow, layout: Layout) -> Head:
-        """Reads no more of the table than it shows; InputError where it is none."""
+        """InputError where it is no table. One that does not tell its size is read on for `COUNT_S`, once."""
         spec = TableSpec((), (), delimiter=layout.delimiter, encoding=layout.encoding)
         with open_table(
             self._objects, file.object_key, file.filename, spec, image_max_bytes=self._image_max_bytes
         ) as table:
-            found = list(islice(table.rows(range(len(table.columns))), ROWS + 1))
-            count = len(found) if table.count is None and len(found) <= ROWS else table.count
-            return Head(table.columns, found[:ROWS], count)
+            rows = table.rows(range(len(table.columns)))
+            found = list(islice(rows, ROWS))
+            if table.count is not None:
+                return Head(table.columns, found, table.count, is_exact=True)
+            count, is_exact = self._count(file.object_key, layout, rows, len(found))
+            return Head(table.columns, found, count, is_exact)
+
+    def _count(self, key: str, layout: Layout, rows: Iterator[Row], seen: int) -> tuple[int, bool]:
+        """How many rows there are, and whether that is all; a stored file stays as it is."""
+        with self._lock:
+            kept = self._counts.get((key, layout))
+        if kept is None:
+            kept = self._count_on(rows, seen)
+            with self._lock:
+                self._counts[key, layout] = kept
+                while len(self._counts) > MOST_KEPT:
+                    self._counts.popitem(last=False)
+        return kept
+
+    def _count_on(self, rows: Iterator[Row], seen: int) -> tuple[int, bool]:
+        until = self._clock() + COUNT_S
+        try:
+            for _ in rows:
+                seen += 1
+                if self._clock() > until:
+                    return seen, False
+        except InputError:  # of a row far behind those that are shown: its batch will say so
+            return seen, False
+        return seen, True
 
     def lines(self, file: FileRow, endpoint: str) -> LinesHead:
         """The rest of the file is counted by the size of its first lines."""

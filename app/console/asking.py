@@ -8,6 +8,7 @@ from typing import Any
 
 from app.checks import Json, wrong
 from app.console.formats import clipped
+from app.console.words import Words
 from app.errors import RequestError
 from app.previews import Asked, Head
 from app.states import Endpoint
@@ -279,6 +280,6 @@ def _line_ends(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def problem_of(error: RequestError) -> dict[str, str]:
+def problem_of(error: RequestError, words: Words) -> dict[str, str]:
     """What is wrong, by the field beside which it is to be said."""
-    return {field_of(error.param): error.message}
+    return {field_of(error.param): words.told(error.code, error.message)}

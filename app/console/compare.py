@@ -3,7 +3,7 @@
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from app.db import Sessions, transaction
@@ -23,7 +23,10 @@ DIFFERENCES = (DIFFERING, ONLY_A, ONLY_B)
 
 @dataclass(frozen=True)
 class FoundPairs:
-    """Items of a page; `line` is where to go on, and `is_short`: it ended before the page was full."""
+    """Items of a page in the order of batch `a`.
+
+    `line` is where to go on in the direction that was asked for; `is_short`: it ended before it was full.
+    """
 
     pairs: Sequence[Pair]
     line: int | None
@@ -66,15 +69,21 @@ class Comparisons:
         self._lock = Lock()
         self._tallies: OrderedDict[tuple[str, str], _Tally] = OrderedDict()
 
-    def find(self, a: str, b: str, filters: PairFilters, *, after: int) -> FoundPairs:
-        """The next page of the items that fit, in the order of batch `a`."""
+    def find(
+        self, a: str, b: str, filters: PairFilters, *, at: int = 0, backwards: bool = False
+    ) -> FoundPairs:
+        """The next page of the items that fit behind line `at` of batch `a`, or the one before it."""
+        found = self._find(a, b, filters, at=at, backwards=backwards)
+        return replace(found, pairs=found.pairs[::-1]) if backwards else found
+
+    def _find(self, a: str, b: str, filters: PairFilters, *, at: int, backwards: bool) -> FoundPairs:
         until = self._clock() + MOST_S
         pairs: list[Pair] = []
-        looked, line = 0, after
+        looked, line = 0, at
         sizes = iter([*PIECES, *[PIECES[-1]] * (MOST_LOOKED // PIECES[-1])])
         with transaction(self._sessions) as session:
             for size in sizes:
-                piece = store.find_pairs(session, a, b, filters, after=line, piece=size)
+                piece = store.find_pairs(session, a, b, filters, at=line, backwards=backwards, piece=size)
                 pairs += piece.pairs
                 looked += piece.scanned
                 if len(pairs) > PAGE:

@@ -48,7 +48,10 @@ class LineView:
 
 @dataclass(frozen=True)
 class InputView:
-    """A table (`head`) or lines; `count` may be a guess, and is None where nothing is known."""
+    """A table (`head`) or lines; `count` is None where nothing is known.
+
+    Where it is not exact it is a guess for lines, and of a table the least that there may be.
+    """
 
     head: Head | None = None
     columns: Sequence[str] = ()  # that may be chosen
@@ -68,6 +71,7 @@ class AnswerView:
     state: str
     text: str = ""
     error: str = ""
+    code: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,7 @@ def table_view(head: Head) -> InputView:
         hidden_columns=max(0, len(head.columns) - COLUMNS_SHOWN),
         rows=rows,
         count=head.count,
+        is_exact=head.is_exact,
     )
 
 
@@ -142,7 +147,7 @@ def _answer_view(asked: Asked, answered: Mapping[str, Answered]) -> AnswerView:
     found = answered.get(asked.job)
     if found is None:
         return AnswerView("gone")
-    return AnswerView(found.state.value, found.answer or "", found.error_message or "")
+    return AnswerView(found.state.value, found.answer or "", found.error_message or "", found.error_code)
 
 
 def _picture(

@@ -47,11 +47,15 @@ class Asset:
 
 @dataclass(frozen=True)
 class Reader:
-    """How a page is to look, for whom, and where it is: `path` with its query."""
+    """How a page is to look, for whom, and where it is.
+
+    `path` is where to go back to, with its query: not where a form was sent to, as `here` is.
+    """
 
     language: str
     theme: str
     path: str
+    here: str
     viewer: Viewer | None = None
 
 

@@ -25,13 +25,15 @@ KIND = f"""CASE WHEN o.id IS NULL THEN '{MISSING}'
     ELSE '{DIFFERING}' END"""
 # Each by its key, however many jobs and answers there are of others.
 PAIRS = """
-    (SELECT id, line, custom_id FROM jobs WHERE batch_id = :a AND line > :after
-     ORDER BY line LIMIT :piece) AS j
+    (SELECT id, line, custom_id FROM jobs WHERE batch_id = :a AND line {beyond} :at
+     ORDER BY line {order} LIMIT :piece) AS j
     LEFT JOIN LATERAL (
         SELECT id FROM jobs WHERE batch_id = :b AND custom_id = j.custom_id OFFSET 0) AS o ON true
     LEFT JOIN LATERAL (SELECT text FROM answers WHERE job_id = j.id OFFSET 0) AS x ON true
     LEFT JOIN LATERAL (SELECT text FROM answers WHERE job_id = o.id OFFSET 0) AS y ON true
     CROSS JOIN LATERAL (SELECT KIND AS kind) AS k""".replace("KIND", KIND)
+FORWARDS = PAIRS.format(beyond=">", order="ASC")
+BACKWARDS = PAIRS.format(beyond="<", order="DESC")
 WORDS = "(x.text ILIKE :like OR y.text ILIKE :like OR j.custom_id ILIKE :like)"
 LABEL = """EXISTS (SELECT FROM labels l WHERE l.job_id IN (j.id, o.id) AND l.field = :label_field
     AND l.value = :label)"""
@@ -75,9 +77,9 @@ class TallyPiece:
 
 
 def find_pairs(
-    session: Session, a: str, b: str, filters: PairFilters, *, after: int, piece: int
+    session: Session, a: str, b: str, filters: PairFilters, *, at: int, backwards: bool, piece: int
 ) -> PairPiece:
-    """Look at the next `piece` items of batch `a` behind a line."""
+    """Look at the next `piece` items of batch `a` behind line `at`, or before it: the nearest first."""
     field, value = filters.label or (None, None)
     checks = ["k.kind = ANY(:kinds)"]
     checks += [WORDS] if filters.text is not None else []
@@ -86,15 +88,16 @@ def find_pairs(
         text(
             f"""
             WITH looked AS (
-                SELECT j.id, o.id AS other, j.line, k.kind, {" AND ".join(checks)} AS fits FROM {PAIRS})
+                SELECT j.id, o.id AS other, j.line, k.kind, {" AND ".join(checks)} AS fits
+                FROM {BACKWARDS if backwards else FORWARDS})
             SELECT id, other, line, kind, fits FROM looked WHERE fits
-            UNION ALL (SELECT NULL, count(*), max(line), NULL, false FROM looked)
+            UNION ALL (SELECT NULL, count(*), {"min" if backwards else "max"}(line), NULL, false FROM looked)
             """  # noqa: S608 - constants
         ),
         {
             "a": a,
             "b": b,
-            "after": after,
+            "at": at,
             "piece": piece,
             "kinds": list(filters.kinds),
             "like": patterns(filters.text or "")[0],
@@ -104,14 +107,14 @@ def find_pairs(
     ).all()
     end = next(row for row in rows if row.id is None)
     pairs = [Pair(row.id, row.other, row.line, row.kind) for row in rows if row.id is not None]
-    return PairPiece(sorted(pairs, key=lambda pair: pair.line), end.other, end.line)
+    return PairPiece(sorted(pairs, key=lambda pair: pair.line, reverse=backwards), end.other, end.line)
 
 
 def tally_pairs(session: Session, a: str, b: str, *, after: int, piece: int) -> TallyPiece:
     """Count the next `piece` items of batch `a` behind a line by their kinds."""
     rows = session.execute(
-        text(f"SELECT k.kind, count(*) AS items, max(j.line) AS line FROM {PAIRS} GROUP BY 1"),  # noqa: S608 - constants
-        {"a": a, "b": b, "after": after, "piece": piece},
+        text(f"SELECT k.kind, count(*) AS items, max(j.line) AS line FROM {FORWARDS} GROUP BY 1"),  # noqa: S608 - constants
+        {"a": a, "b": b, "at": after, "piece": piece},
     ).all()
     lines = [row.line for row in rows]
     return TallyPiece(

@@ -1,5 +1,6 @@
 """The page of two batches side by side."""
 
+import html
 import json
 import re
 
@@ -109,11 +110,36 @@ def test_pages_of_differences_join(db: Sessions, mine: Labelled, monkeypatch: py
     desk, differing = Comparisons(sessions=db), PairFilters(["differing"])
     lines: list[int] = []
     after: int | None = 0
+    before: int | None
     while after is not None:
-        page = desk.find("batch_1", "batch_2", differing, after=after)
+        page = desk.find("batch_1", "batch_2", differing, at=after)
         lines += [pair.line for pair in page.pairs]
         after = page.line
     assert lines == list(range(2, 41, 2))
+    lines, before = [], 41
+    while before is not None:
+        page = desk.find("batch_1", "batch_2", differing, at=before, backwards=True)
+        lines = [pair.line for pair in page.pairs] + lines
+        before = page.line
+    assert lines == list(range(2, 41, 2))
+
+
+def test_the_page_before_is_a_link_away(
+    visitor: Visitor, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "PAGE", 1)
+
+    def turn(page: str, way: str) -> str:
+        link = html.unescape(re.findall(rf'href="([^"]*)" rel="{way}"', page)[0])
+        return visitor.get(link).text
+
+    first = visitor.get(PAGE).text
+    second = turn(first, "next")
+    third = turn(second, "next")
+    back = turn(turn(third, "prev"), "prev")
+    assert [shown(page) for page in (first, second, third)] == [["differing"], ["only_a"], ["only_b"]]
+    assert (shown(back), 'rel="prev"' in back, 'rel="prev"' in first) == (["differing"], False, False)
+    assert shown(turn(back, "next")) == ["only_a"]
 
 
 def test_labels_that_differ_are_marked(visitor: Visitor, mine: Labelled) -> None:

@@ -35,6 +35,7 @@ def test_a_key_is_made_with_its_scopes_and_shown_once(visitor: Visitor, api_url:
         data={"csrf": visitor.csrf(), "name": "bo", "scopes": ["read", "review"], "expires_days": "30"},
     )
     secret = secret_of(answer)
+    assert re.findall(r'href="([^"]+)" aria-current="page"', answer.text) == ["/keys"]
     assert opens(api_url, secret) == 200
     assert secret not in visitor.get("/keys").text
     made = rows.table("SELECT name, scopes, expires_at - created_at FROM api_keys ORDER BY created_at DESC")[

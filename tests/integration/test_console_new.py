@@ -9,6 +9,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from app import previews
 from app.auth import Keys
 from app.config import Settings
 from app.db import Sessions
@@ -74,6 +75,22 @@ def test_a_dropped_table_shows_its_first_rows_and_what_its_columns_seem_to_be(vi
     assert (chosen(page, "image"), chosen(page, "id_column")) == ("photo", "sku")
 
 
+@pytest.mark.parametrize(
+    ("count_s", "said"),
+    [(60.0, "Run all (2,002 × 2)"), (-1.0, "Run all (over 6 × 2)")],
+    ids=["all", "in vain"],
+)
+def test_the_rows_of_a_csv_are_counted_as_far_as_there_is_time(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch, count_s: float, said: str
+) -> None:
+    monkeypatch.setattr(previews, "COUNT_S", count_s)
+    path = dropped(visitor, CSV + b"".join(b"B%d,,x%d\n" % (n, n) for n in range(2000)))
+    page = visitor.post(path, do="add", **ASK).text
+    assert said in page
+    monkeypatch.setattr(previews, "COUNT_S", 60.0)
+    assert said in visitor.post(path, do="add", **ASK).text
+
+
 def test_only_the_head_of_a_file_is_shown(visitor: Visitor) -> None:
     page = visitor.get(dropped(visitor, CSV + b"".join(b"B%d,,x%d\n" % (n, n) for n in range(5)))).text
     assert ("x2" in page, "x3" in page) == (True, False)
@@ -118,6 +135,15 @@ def test_a_file_that_no_batch_reads_is_refused_by_name(visitor: Visitor, rows: R
 
 def test_a_file_that_is_no_table_says_so_on_its_page(visitor: Visitor) -> None:
     assert "not Parquet" in visitor.get(dropped(visitor, b"nonsense", "shop.parquet")).text
+
+
+def test_what_is_wrong_is_said_in_chinese_too(visitor: Visitor) -> None:
+    path = dropped(visitor)
+    visitor.http.cookies.set("vqueue_language", "zh")
+    refused = visitor.post(path, do="run", **{**ASK, "image": ""}).text
+    assert beside(refused, "image") == "缺少必填项 Choose the column that holds the images."
+    missing = visitor.get("/new/file-none").text
+    assert re.search(r'<p>没有此文件 <span class="detail" lang="en">[^<]+</span></p>', missing)
 
 
 def test_another_tenants_file_is_not_found(visitor: Visitor, stranger: OpenAI) -> None:

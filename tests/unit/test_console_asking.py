@@ -31,7 +31,9 @@ from app.tables.base import Cell, Row
 
 
 def head(columns: Sequence[str], *rows: Sequence[Cell]) -> Head:
-    return Head(columns, [Row(number, cells) for number, cells in enumerate(rows, 1)], len(rows))
+    return Head(
+        columns, [Row(number, cells) for number, cells in enumerate(rows, 1)], len(rows), is_exact=True
+    )
 
 
 def form(**fields: str) -> AskForm:

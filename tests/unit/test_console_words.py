@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.console.words import DEFAULT, LANGUAGES, Words, choose_language, words_of
+from tests.unit.test_error_codes import ROOT, documented_of_images
 
 TEMPLATES = sorted(Path(str(files("app.console"))).joinpath("templates").rglob("*.html"))
 SCRIPTS = sorted(Path(str(files("app.console"))).joinpath("static").glob("*.js"))
@@ -18,13 +19,38 @@ OTHERS = [language for language in LANGUAGES if language != DEFAULT]
 each_template = pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 
 
+def without_codes(language: str) -> set[str]:
+    return {name for name in words_of(language) if not name.startswith("code.")}
+
+
 def blanks(text: str) -> set[str]:
     return {name for _, name, _, _ in Formatter().parse(text) if name}
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_language_has_the_same_words(language: str) -> None:
-    assert words_of(language).keys() == words_of(DEFAULT).keys()
+    assert without_codes(language) == without_codes(DEFAULT)
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_every_code_of_an_image_is_said_in_every_language(language: str) -> None:
+    """The service's messages are in English: what their codes mean stands before them."""
+    words = Words(language)
+    assert {code for code in documented_of_images() if not words.of_code(code)} == set()
+    assert Words(DEFAULT).of_code("not_found") is None
+
+
+@pytest.mark.parametrize("language", OTHERS)
+def test_codes_that_have_words_are_raised_somewhere(language: str) -> None:
+    sources = "".join(path.read_text() for room in ("app", "workers") for path in (ROOT / room).rglob("*.py"))
+    codes = {name.removeprefix("code.") for name in words_of(language) if name.startswith("code.")}
+    assert {code for code in codes - {"http"} if f'"{code}"' not in sources} == set()
+
+
+def test_a_status_of_an_image_s_host_is_said_with_its_number() -> None:
+    words = Words("zh")
+    assert words.told("http_404", "The host answered 404.") == "图片所在主机返回 404 The host answered 404."
+    assert [words.told(code, "so") for code in (None, "http_x", "http_", "404")] == ["so"] * 4
 
 
 @pytest.mark.parametrize("language", OTHERS)

@@ -83,7 +83,8 @@ document.addEventListener("error", (event) => {
 
 // A search that has found nothing so far goes on by itself.
 function goOn() {
-  if (document.querySelector("#grid [data-far]")) setTimeout(() => document.querySelector("#grid [data-far] ~ .pager a[rel=next]")?.click(), 50);
+  const far = document.querySelector("#grid [data-far]")?.dataset.far;
+  if (far) setTimeout(() => document.querySelector(`#grid [data-far] ~ .pager a[rel=${far}]`)?.click(), 50);
 }
 
 document.addEventListener("taken", (event) => {

@@ -1,4 +1,7 @@
-"""The console's words, by language: a file per page and language, looked up as `page.word`."""
+"""The console's words, by language: a file per page and language, looked up as `page.word`.
+
+Messages of the service are in English; other languages have a file `code` that says their commonest codes.
+"""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -32,6 +35,17 @@ class Words:
         """The text of `page.word` with its values filled in; KeyError for a word that is none."""
         text = self._words[name]
         return text.format(**values) if values else text
+
+    def of_code(self, code: str | None) -> str | None:
+        """What an error code means, where this language says it: its own messages are all English."""
+        name, _, status = (code or "").partition("http_")
+        is_status = not name and status.isdecimal()
+        meaning = self._words.get("code.http" if is_status else f"code.{code}")
+        return meaning and meaning.format(status=status)
+
+    def told(self, code: str | None, message: str | None) -> str:
+        """A message of the service, with what its code means before it: for where there is only text."""
+        return " ".join(part for part in (self.of_code(code), message) if part)
 
     def known(self, name: str, fallback: str) -> str:
         """The text if there is one: for what the service names, such as error codes."""

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from app.console.cards import Card, cards
 from app.console.filters import Asked, field_options
+from app.console.paging import pager
 from app.console.pairs import FIRST, SHOWN, kinds_of, pair_views
 from app.console.sessions import Viewer
 from app.console.thumbnails import SMALL
@@ -30,6 +31,7 @@ def compare_pages(services: Services, desk: Desk) -> APIRouter:
         b: str = "",
         show: str = FIRST,
         after: str = "",
+        before: str = "",
     ) -> HTMLResponse:
         tenant = viewer.tenant.id
         chosen = {name: services.batches.read(tenant, name) for name in (a, b) if name}
@@ -38,9 +40,10 @@ def compare_pages(services: Services, desk: Desk) -> APIRouter:
             return desk.page(request, viewer, "compare/choose.html", offered=offered, a=a, b=b)
         asked, is_open = Asked.of(request.query_params), any(batch.is_open for batch in chosen.values())
         wanted = asked.filters()
-        found = services.comparisons.find(
-            a, b, PairFilters(kinds_of(show), wanted.text, wanted.label), after=_line(after)
-        )
+        fit = PairFilters(kinds_of(show), wanted.text, wanted.label)
+        at = _line(before) or _line(after)
+        backwards = bool(_line(before))
+        found = services.comparisons.find(a, b, fit, at=at, backwards=backwards)
         counts = services.results.counts(a, is_open=is_open)
         return desk.page(
             request,
@@ -55,7 +58,13 @@ def compare_pages(services: Services, desk: Desk) -> APIRouter:
             pairs=pair_views(found.pairs, cards_of(tenant, found.pairs)),
             agreement=services.comparisons.agreement(a, b, is_open=is_open),
             fields=field_options(asked, counts),
-            is_first=not after,
+            pager=pager(
+                [pair.line for pair in found.pairs],
+                at=at or None,
+                backwards=backwards,
+                resume=found.line,
+                name=str,
+            ),
         )
 
     def cards_of(tenant_id: str, pairs: Sequence[Pair]) -> list[Card]:

@@ -79,6 +79,7 @@ class Desk:
             language=_language(request),
             theme=_theme(request),
             path=_path(request) if request.method == "GET" else "/",
+            here=request.url.path,
             viewer=viewer,
         )
         return HTMLResponse(

@@ -121,7 +121,7 @@ class Sheet:
             form = first_form(
                 shown.head, filename=file.filename, model=settings.default_model, endpoint=shown.endpoint
             )
-        problems = problem_of(problem) if problem else {}
+        problems = problem_of(problem, self._desk.words(request)) if problem else {}
         answered = self._services.previews.look(viewer.tenant.id, [one.job for one in asked if one.job])
         link = self._services.thumbnails.linker(viewer.tenant.id, SMALL)
         return self._desk.page(
