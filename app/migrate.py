@@ -46,7 +46,12 @@ def current_revision(engine: Engine) -> str | None:
 
 
 def newest_revision() -> str | None:
-    return ScriptDirectory.from_config(_config()).get_current_head()
+    return scripts().get_current_head()
+
+
+def scripts() -> ScriptDirectory:
+    """All migrations."""
+    return ScriptDirectory.from_config(_config())
 
 
 def is_newer(revision: str | None) -> bool:

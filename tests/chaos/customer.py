@@ -48,15 +48,20 @@ class Stopped(Exception):
 
 
 class Customer:
-    """Works through the inputs in a thread of its own, as `pace` allows; `done` once all files are here."""
+    """Works through the inputs in a thread of its own, as `pace` allows; `done` once all files are here.
 
-    def __init__(self, *, url: str, keys: Sequence[str], inputs: Sequence[Input], pace: Pace) -> None:
+    Of several APIs each call asks the next one.
+    """
+
+    def __init__(
+        self, *, urls: Sequence[str], keys: Sequence[str], inputs: Sequence[Input], pace: Pace
+    ) -> None:
         self.orders: list[Ordered] = []
         self.complaints: list[str] = []
         self.odd_answers: Counter[str] = Counter()
         self.polls = 0
         self.done = False
-        self._url = url
+        self._urls = cycle(urls)
         self._inputs = list(inputs)
         self._again = cycle([given for given in inputs if given.fate is Fate.COMPLETED])
         self._pace = pace
@@ -150,7 +155,9 @@ class Customer:
         headers = {**self._headers[tenant], **(more or {})}
         while not self._stopping.is_set():
             try:
-                answer = self._http.request(method, f"{self._url}/v1{path}", headers=headers, **options)
+                answer = self._http.request(
+                    method, f"{next(self._urls)}/v1{path}", headers=headers, **options
+                )
             except urllib3.exceptions.HTTPError:
                 self._stopping.wait(PAUSE_S)
                 continue

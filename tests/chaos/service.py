@@ -51,7 +51,7 @@ class Service:
     def customer(self, inputs: Sequence[Input], pace: Pace | None = None) -> Iterator[Customer]:
         url = f"http://127.0.0.1:{self.settings.port}"
         pace = pace or Pace(struck=1.0)
-        with closing(Customer(url=url, keys=self.keys, inputs=inputs, pace=pace)) as customer:
+        with closing(Customer(urls=[url], keys=self.keys, inputs=inputs, pace=pace)) as customer:
             customer.start()
             yield customer
 
@@ -61,7 +61,7 @@ def service(
     plan: RunPlan, servers: Servers, host: Host, name: str, data: DataFolder, *, job_ms: float
 ) -> Iterator[Service]:
     servers.postgres.create_database(name)
-    settings = _settings(plan, servers, host, name)
+    settings = settings_for(plan, servers, host, name)
     engine = make_engine(settings.database_url.get_secret_value(), pool_size=1, application="chaos")
     migrate(engine)
     keys = Keys(sessions=make_sessions(engine))
@@ -84,7 +84,7 @@ def service(
             unit.kill()
 
 
-def _settings(plan: RunPlan, servers: Servers, host: Host, name: str) -> Settings:
+def settings_for(plan: RunPlan, servers: Servers, host: Host, name: str) -> Settings:
     """Few jobs at a time in a worker and on the broker, since what is measured is the way back.
 
     Deaths are ours, not the jobs': none is to end for having been on board too often.

@@ -138,25 +138,34 @@ def start_servers(folder: DataFolder, *, broker: str) -> Servers:
     return Servers(units, mapper, postgres, broker_url, valkey.url(1), place, data)
 
 
+MODULES = {
+    "api": ("app.main", ""),
+    "dispatcher": ("app.dispatcher", "dispatcher_ready"),
+    "fetcher": ("workers.fetcher", "fetcher_ready"),
+    "worker": ("tests.chaos.worker", "worker_ready"),
+}
+
+
 def own_units(settings: Settings, logs: Path, *, variables: Mapping[str, str]) -> list[Unit]:
     """The processes of one vqueue: an API, two dispatchers, a fetcher, two workers."""
+    names = ("api", "dispatcher-1", "dispatcher-2", "fetcher", "worker-1", "worker-2")
+    return [own_unit(name, settings, logs, variables=variables) for name in names]
+
+
+def own_unit(
+    name: str, settings: Settings, logs: Path, *, variables: Mapping[str, str], checkout: Path | None = None
+) -> Unit:
+    """A process of the role that its name begins with, of this checkout or of another one."""
+    role = name.partition("-")[0]
+    module, event = MODULES[role]
     env = {**environment(settings), **variables}
+    if checkout is not None:
+        env["PYTHONPATH"] = str(checkout)
+    program = Program(name, (sys.executable, "-m", module), env, cwd=checkout)
+    made = Unit(role, program, logs)
     healthz = f"http://127.0.0.1:{settings.port}/healthz"
-
-    def unit(role: str, name: str, module: str, event: str) -> Unit:
-        program = Program(name, (sys.executable, "-m", module), env)
-        made = Unit(role, program, logs)
-        made.program = replace(
-            program,
-            is_ready=(lambda: http_status(healthz) == 200) if role == "api" else (lambda: made.says(event)),
-        )
-        return made
-
-    return [
-        unit("api", "api", "app.main", ""),
-        unit("dispatcher", "dispatcher-1", "app.dispatcher", "dispatcher_ready"),
-        unit("dispatcher", "dispatcher-2", "app.dispatcher", "dispatcher_ready"),
-        unit("fetcher", "fetcher", "workers.fetcher", "fetcher_ready"),
-        unit("worker", "worker-1", "tests.chaos.worker", "worker_ready"),
-        unit("worker", "worker-2", "tests.chaos.worker", "worker_ready"),
-    ]
+    made.program = replace(
+        program,
+        is_ready=(lambda: http_status(healthz) == 200) if role == "api" else (lambda: made.says(event)),
+    )
+    return made

@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Engine, text
+from alembic.script import Script
+from sqlalchemy import Engine, event, text
 
 from app.db import make_engine
-from app.migrate import Blocked, current_revision, drift, migrate, newest_revision
+from app.migrate import Blocked, current_revision, drift, migrate, newest_revision, scripts
+from deploy.migration_rules import faults
 from tests.servers import Databases
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
+# Everything up to here is in the first release: no process is older than it, and its tables were empty.
+FIRST_RELEASE = "0015"
+LATER = [script for script in scripts().walk_revisions() if script.revision > FIRST_RELEASE]
 JOBS = """
     INSERT INTO jobs (tenant_id, batch_id, line, state, prompt, error_code, error_message, finished_at,
                       custom_id, model, params, image_ids)
@@ -131,6 +136,19 @@ def test_a_table_that_others_read_is_not_waited_for_long_and_the_next_try_goes_o
     assert current_revision(engine) == "0014", "each migration is a transaction of its own"
     migrate(engine)
     assert current_revision(engine) == newest_revision()
+
+
+@pytest.mark.parametrize("script", LATER, ids=[script.revision for script in LATER])
+def test_a_migration_takes_nothing_away_from_processes_of_the_release_before(
+    engine: Engine, script: Script
+) -> None:
+    """One that contracts says in `CONTRACTS` since which release nobody uses what it takes away."""
+    migrate(engine, str(script.down_revision))
+    run_statements: list[str] = []
+    event.listen(engine, "before_cursor_execute", lambda *arguments: run_statements.append(str(arguments[2])))
+    migrate(engine, script.revision)
+    found = faults(statement for statement in run_statements if "alembic_version" not in statement)
+    assert not found or getattr(script.module, "CONTRACTS", ""), "\n".join(found)
 
 
 def schema(engine: Engine) -> Sequence[Any]:
