@@ -39,6 +39,8 @@ class Deliveries:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._changed = Condition()
         self._active: Counter[str] = Counter()
+        for outcome in ("delivered", "retried", "failed"):
+            telemetry.WEBHOOKS.labels(outcome)  # before the first: Prometheus sees increases only
 
     def step(self) -> bool:
         """Claim and start what there is room for; whether any was due."""

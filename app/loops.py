@@ -26,6 +26,7 @@ class Loop:
         self.step = step
         self._idle_s = idle_s
         self._wake = wake or Event()
+        self._faults = telemetry.LOOP_FAULTS.labels(name)
         self._stopping = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
@@ -51,7 +52,7 @@ class Loop:
                     self._wake.clear()  # before the step that looks, so that no wake-up is lost
                 pause = FAULT_PAUSE_S
             except Exception:  # the top of a loop: a fault must not end it
-                telemetry.LOOP_FAULTS.labels(self.name).inc()
+                self._faults.inc()
                 log.exception("step_failed", loop=self.name, pause_s=pause)
                 self._stopping.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)

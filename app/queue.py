@@ -192,6 +192,15 @@ class ChunkSender:
             # Not a passive one: on Redis an empty queue does not exist.
             return queue.bind(line.producer.channel).queue_declare().message_count
 
+    def dead(self) -> int:
+        """Chunks that RabbitMQ has put aside; 0 on other brokers, which put none aside."""
+        if not self._amqp:
+            return 0
+        with self._translated():
+            queue = dead_queue().bind(self._open().producer.channel)
+            queue.declare()
+            return queue.queue_declare(passive=True).message_count
+
     def close(self) -> None:
         line, self._line = self._line, None
         if line is not None:

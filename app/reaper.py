@@ -26,6 +26,7 @@ FORSAKEN = 1_000  # answers that nobody is asked for any more, taken up at once
 
 class Depths(Protocol):
     def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int: ...
+    def dead(self) -> int: ...
 
 
 @dataclass
@@ -68,6 +69,7 @@ class Reaper:
         self._clock = clock
         self._taken: dict[Lane, _Taken] = {}
         self._due_at = 0.0
+        _begin_counters()
         self.wait_for_heartbeats()
 
     def wait_for_heartbeats(self) -> None:
@@ -109,6 +111,8 @@ class Reaper:
             waiting = sum(queued.get(lane, {}).values())
             telemetry.QUEUED_JOBS.labels(lane.model, lane.priority).set(waiting)
             self._look_at(lane, running.get(lane))
+        telemetry.DEAD_CHUNKS.set(self._broker.dead())
+        telemetry.LOOKED_AT_SECONDS.labels("broker").set_to_current_time()
 
     def _look_at(self, lane: Lane, running: datetime | None) -> None:
         with transaction(self._sessions) as session:
@@ -142,6 +146,15 @@ class Reaper:
             telemetry.BATCHES.labels(status).set(batches.get(status, 0))
         for state in ("pending", "fetching"):
             telemetry.IMAGES.labels(state).set(open_images.get(state, 0))
+        telemetry.LOOKED_AT_SECONDS.labels("database").set_to_current_time()
+
+
+def _begin_counters() -> None:
+    """What alarms are rung for: of a counter that comes with its first event Prometheus sees no increase."""
+    telemetry.JOBS_RETURNED.labels("lapsed")
+    telemetry.JOBS_ENDED.labels("failed", "engine_crash")
+    for server in ("database", "broker"):
+        telemetry.LOOKED_AT_SECONDS.labels(server)
 
 
 def _count(reason: str, jobs: int) -> None:

@@ -37,6 +37,17 @@ TEXT_FAULTS = Counter("vqueue_text_faults", "Times that text on its way could no
 JOBS = Gauge("vqueue_jobs", "Jobs that have not ended, by state.", ["state"])
 IMAGES = Gauge("vqueue_images", "Images that are not stored yet, by state.", ["state"])
 BATCHES = Gauge("vqueue_batches", "Batches that have not ended, by status.", ["status"])
+BATCH_STILL_SECONDS = Gauge(
+    "vqueue_batch_still_seconds", "Longest time for which an open batch has not moved, by status.", ["status"]
+)
+BATCHES_AT_RISK = Gauge(
+    "vqueue_batches_at_risk", "Batches that will not be done by their deadline, by their pace."
+)
+LOOKED_AT_SECONDS = Gauge(
+    "vqueue_looked_at_seconds",
+    "Unix time at which the dispatcher last read what it tells of a server: database, broker.",
+    ["server"],
+)
 MODEL_WORKERS = Gauge(
     "vqueue_model_workers", "Workers that serve a model and were heard of lately.", ["model"]
 )
@@ -44,6 +55,7 @@ QUEUED_JOBS = Gauge(
     "vqueue_queued_jobs", "Jobs on the broker or before their turn at a worker.", ["model", "priority"]
 )
 QUEUE_MESSAGES = Gauge("vqueue_queue_messages", "Chunks that wait on the broker.", ["queue"])
+DEAD_CHUNKS = Gauge("vqueue_dead_chunks", "Chunks that RabbitMQ has put aside after too many deliveries.")
 CHUNKS_SENT = Counter("vqueue_chunks_sent", "Chunks published and confirmed.", ["queue"])
 CHUNK_JOBS = Histogram("vqueue_chunk_jobs", "Jobs in a chunk.", buckets=(1, 2, 4, 8, 16, 32, 64, 128))
 JOBS_ENDED = Counter("vqueue_jobs_ended", "Jobs that ended, with their error code.", ["outcome", "code"])
@@ -81,17 +93,24 @@ WEBHOOKS = Counter(
 STEP_FILL = Histogram(
     "vqueue_step_fill", "Rows of a step over the most it may have.", ["model"], buckets=SHARE
 )
-STEPS = Counter("vqueue_steps", "Forward passes of the model; each gives every running row a token.")
-ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.")
+STEPS = Counter(
+    "vqueue_steps", "Forward passes of the model; each gives every running row a token.", ["model"]
+)
+ROWS_JOINED = Counter("vqueue_rows_joined", "Requests that joined a step.", ["model"])
 TOKENS = Counter(
     "vqueue_tokens",
     "Tokens by kind: prompt (computed), cached (of prompts, computed before), completion, visual (encoded).",
-    ["kind"],
+    ["model", "kind"],
 )
 FEATURE_READS = Counter("vqueue_feature_reads", "Look-ups of an image's features.", ["tier"])
 FEATURE_BYTES = Counter("vqueue_feature_bytes", "Bytes of features read.", ["tier"])
 FEATURE_SECONDS = Counter("vqueue_feature_seconds", "Seconds spent reading features.", ["tier"])
 FEATURE_FAULTS = Counter("vqueue_feature_faults", "Features refused, or a tier that failed.", ["reason"])
+FEATURE_SECONDS_SPARED = Counter(
+    "vqueue_feature_seconds_spared",
+    "Encoding that the cache made unnecessary, its reading not taken off.",
+    ["model"],
+)
 # A gauge, as it can fall: reading costs more than encoding where the network is slow.
 FEATURE_SECONDS_SAVED = Gauge(
     "vqueue_feature_seconds_saved",
@@ -111,7 +130,7 @@ FEATURES_STORED_BYTES = Counter(
 FEATURES_EVICTED = Counter("vqueue_features_evicted", "Images whose features left Redis for others.")
 FEATURE_CHECKS = Counter("vqueue_feature_checks", "Sampled hits that were encoded anew.", ["outcome"])
 IMAGES_ENCODED = Counter("vqueue_images_encoded", "Images that the vision tower worked through.")
-OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.")
+OUT_OF_MEMORY = Counter("vqueue_out_of_memory", "Steps that ran out of memory.", ["model"])
 OUT_OF_MEMORY_ROWS = Histogram(
     "vqueue_out_of_memory_rows", "Rows of a step that ran out of memory.", buckets=(1, 2, 4, 8, 16, 32, 64)
 )

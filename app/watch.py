@@ -2,9 +2,11 @@
 
 import structlog
 
+from app import standing, telemetry
 from app.db import Sessions, transaction
 from app.errors import LineError
 from app.pace import next_pace
+from app.standing import Standing
 from app.store import events, usage
 from app.store import watch as store
 from app.store.watch import Commonest, Failing
@@ -15,6 +17,7 @@ log = structlog.get_logger()
 TOO_MANY_FAILURES = "too_many_failures"
 # Rows of one transaction, and how many of these a look has at most: what is left waits for the next look.
 BLOCK_ROWS, MOST_BLOCKS = 5_000, 20
+STILL_TOLD_S = 600.0  # a standstill is logged from here on, before the alarm of docs/alerts.md rings
 METERING = "metering"  # as one of those that rest from a fault
 
 
@@ -26,11 +29,14 @@ class Watch:
         self._every_s = every_s
         self._block_rows = block_rows
         self._troubled = Troubled("watch")
+        self._standing = Standing()
+        self._told: set[str] = set()
 
     def step(self) -> bool:
         """Always False: the next look is for later."""
         self._measure()
         self._tell()
+        self._judge()
         self._brake()
         self._meter()
         return False
@@ -47,6 +53,19 @@ class Watch:
     def _tell(self) -> None:
         with transaction(self._sessions) as session:
             events.tell_progress(session)
+
+    def _judge(self) -> None:
+        """Set the gauges of batches that stand still or will be late; name each of the first once."""
+        with transaction(self._sessions) as session:
+            now, batches = store.read_open(session)
+        still = self._standing.look(batches, now)
+        for status, seconds in standing.longest(batches, still).items():
+            telemetry.BATCH_STILL_SECONDS.labels(status).set(seconds)
+        telemetry.BATCHES_AT_RISK.set(sum(standing.is_late(batch, now) for batch in batches))
+        stuck = {batch_id for batch_id, for_ in still.items() if for_.total_seconds() >= STILL_TOLD_S}
+        for batch_id in sorted(stuck - self._told):
+            log.warning("batch_stands_still", batch=batch_id, seconds=round(still[batch_id].total_seconds()))
+        self._told = stuck
 
     def _brake(self) -> None:
         with transaction(self._sessions) as session:

@@ -46,6 +46,9 @@ class Kept:
     def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int:  # noqa: ARG002
         return len(self.chunks)
 
+    def dead(self) -> int:
+        return 0
+
 
 @dataclass(frozen=True)
 class Table:

@@ -1,10 +1,11 @@
-# Sets this checkout up: `. scripts/setup.sh`, then `set_up_python` and, for the tests, `set_up_rabbitmq` and
-# `set_up_chromium`.
+# Sets this checkout up: `. scripts/setup.sh`, then `set_up_python` and, for the tests, `set_up_rabbitmq`,
+# `set_up_chromium` and `set_up_prometheus`.
 # Safe to run again; the second time it only compares a stamp. Variables that it honours:
 #   VQUEUE_PYTHON         the Python to make .venv with (3.11 or newer)
 #   VQUEUE_TORCH_INDEX    the wheel index that torch comes from, such as PyTorch's own for the CPU or a CUDA version.
 #                         Another one than last time replaces torch; unset keeps what there is
 #   VQUEUE_SKIP_RABBITMQ  1 leaves RabbitMQ out; its tests are skipped then
+#   VQUEUE_SKIP_PROMETHEUS 1 leaves Prometheus out; the tests of alerts and dashboards are skipped then
 #   VQUEUE_SKIP_CHROMIUM  1 leaves Chromium out; the console's tests in a browser are skipped then
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -125,4 +126,19 @@ set_up_chromium() {
         return
     fi
     install_packages chromium fonts-wqy-zenhei || say "Chromium could not be installed: its tests will fail"
+}
+
+# Prometheus with promtool, which check the alert rules and the dashboards against a real run.
+set_up_prometheus() {
+    if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
+        return
+    fi
+    if [ "${VQUEUE_SKIP_PROMETHEUS:-}" = 1 ]; then
+        say "leaving Prometheus out: the tests of alerts and dashboards are skipped"
+        return
+    fi
+    install_packages prometheus || say "Prometheus could not be installed: its tests will fail"
+    if [ -d /run/systemd/system ]; then
+        quietly as_root systemctl disable prometheus || true # tests start one of their own
+    fi
 }

@@ -12,6 +12,7 @@ class Broker:
         self.chunks: list[Chunk] = []
         self.away = False
         self.waiting = 0
+        self.put_aside = 0
         self.after_send: Callable[[], None] | None = None
 
     def send(self, chunks: Sequence[Chunk]) -> None:
@@ -23,6 +24,11 @@ class Broker:
 
     def depth(self, model: str, priority: Priority = Priority.STANDARD) -> int:
         return self.waiting
+
+    def dead(self) -> int:
+        if self.away:
+            raise TransientWork("broker_unavailable", "away")
+        return self.put_aside
 
     @property
     def sent(self) -> list[int]:

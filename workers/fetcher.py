@@ -57,6 +57,8 @@ class Fetcher:
         self._pool = ThreadPoolExecutor(settings.fetch_threads, thread_name_prefix="fetch")
         self._changed = Condition()
         self._active: Counter[str] = Counter()
+        for outcome in ("stored", "retried"):
+            telemetry.FETCHES.labels(outcome)  # before the first: Prometheus sees increases only
 
     def step(self) -> bool:
         """Claim and start what threads and hosts have room for; whether any was new."""

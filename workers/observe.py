@@ -10,11 +10,18 @@ log = structlog.get_logger()
 
 
 class EngineMetrics(Observer):
-    """The observer of the engine that serves `model` in a worker process; its calls only count."""
+    """The observer of the engine that serves `model` in a worker process; its calls only count.
+
+    What an alarm is rung for is there from the start: of a counter that comes with its first event,
+    Prometheus sees no increase.
+    """
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._speed = EncodeSpeed()
+        self._out_of_memory = telemetry.OUT_OF_MEMORY.labels(model)
+        for outcome in ("match", "mismatch"):
+            telemetry.FEATURE_CHECKS.labels(outcome)
 
     def stepped(
         self,
@@ -26,20 +33,20 @@ class EngineMetrics(Observer):
         cached_tokens: int,
         seconds: float,
     ) -> None:
-        telemetry.STEPS.inc()
+        telemetry.STEPS.labels(self._model).inc()
         telemetry.STEP_FILL.labels(self._model).observe(rows / row_limit)
         telemetry.STAGE_SECONDS.labels("step").observe(seconds)
-        telemetry.ROWS_JOINED.inc(joined)
-        telemetry.TOKENS.labels("prompt").inc(prompt_tokens)
-        telemetry.TOKENS.labels("cached").inc(cached_tokens)
-        telemetry.TOKENS.labels("completion").inc(rows)
+        telemetry.ROWS_JOINED.labels(self._model).inc(joined)
+        telemetry.TOKENS.labels(self._model, "prompt").inc(prompt_tokens)
+        telemetry.TOKENS.labels(self._model, "cached").inc(cached_tokens)
+        telemetry.TOKENS.labels(self._model, "completion").inc(rows)
 
     def waited(self, *, seconds: float) -> None:
         telemetry.STAGE_SECONDS.labels("engine_wait").observe(seconds)
 
     def encoded(self, *, images: int, visual_tokens: int, seconds: float) -> None:
         telemetry.STAGE_SECONDS.labels("encode").observe(seconds)
-        telemetry.TOKENS.labels("visual").inc(visual_tokens)
+        telemetry.TOKENS.labels(self._model, "visual").inc(visual_tokens)
         telemetry.IMAGES_ENCODED.inc(images)
         self._speed.record(images=images, visual_tokens=visual_tokens, seconds=seconds)
 
@@ -48,6 +55,7 @@ class EngineMetrics(Observer):
         telemetry.FEATURE_BYTES.labels(tier).inc(size)
         telemetry.FEATURE_SECONDS.labels(tier).inc(seconds)
         spared = 0.0 if tier is FeatureTier.MISS else self._speed.estimate(visual_tokens)
+        telemetry.FEATURE_SECONDS_SPARED.labels(self._model).inc(spared)
         telemetry.FEATURE_SECONDS_SAVED.labels(self._model).inc(spared - seconds)
 
     def features_awaited(self, *, found: bool, seconds: float) -> None:
@@ -73,5 +81,5 @@ class EngineMetrics(Observer):
         telemetry.FEATURE_FAULTS.labels(f"redis_{operation}").inc()
 
     def out_of_memory(self, *, rows: int) -> None:
-        telemetry.OUT_OF_MEMORY.inc()
+        self._out_of_memory.inc()
         telemetry.OUT_OF_MEMORY_ROWS.observe(rows)

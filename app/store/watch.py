@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.errors import LineError
+from app.standing import OpenBatch
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,29 @@ def read_commonest(session: Session, batch_id: str) -> Commonest:
         {"batch": batch_id},
     ).one()
     return Commonest(row.error_code, row.jobs, row.message)
+
+
+def read_open(session: Session) -> tuple[datetime, list[OpenBatch]]:
+    """The database's time, and every batch that has not ended as it stands then.
+
+    Who has its turn is told by the jobs that are sent, which a window bounds, not by those of each batch.
+    """
+    now: datetime = session.execute(text("SELECT now()")).scalar_one()
+    rows = session.execute(
+        text(
+            """
+            WITH sent AS (
+                SELECT batch_id FROM jobs WHERE state = 'queued'
+                UNION SELECT batch_id FROM jobs WHERE state = 'running')
+            SELECT id, status, ingested_lines, completed + failed AS ended, total,
+                   id IN (SELECT batch_id FROM sent WHERE batch_id IS NOT NULL) AS has_turn,
+                   pace, pace_at, created_at, expires_at
+            FROM batches
+            WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND deleted_at IS NULL
+            """
+        )
+    )
+    return now, [OpenBatch(*row) for row in rows]
 
 
 def stop_batch(session: Session, batch_id: str, error: LineError) -> bool:

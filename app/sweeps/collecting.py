@@ -21,6 +21,8 @@ class Collector:
         self._objects = objects
         self._exports = exports
         self._lease_s = lease_s
+        for state in (COMPLETED, FAILED):
+            telemetry.SWEEP_RUNS.labels(state)  # before the first: Prometheus sees increases only
 
     def ends(self, task: RunTask) -> list[BatchEnd]:
         """How the run's batches stand."""

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 from celery import Celery
@@ -16,7 +17,7 @@ from app.config import Settings
 from app.db import Sessions
 from app.failures import FailureDesk
 from app.limits import Limits
-from app.queue import count_dead, dead_queue
+from app.queue import ChunkSender, count_dead, dead_queue, make_celery
 from app.retrying import Retries
 from tests.rows import Rows
 from tests.serving import new_key
@@ -170,6 +171,8 @@ def test_chunks_that_rabbitmq_put_aside_are_counted(settings: Settings, rabbitmq
         queue.declare()
         connection.Producer(channel).publish({}, exchange=queue.exchange)
         assert count_dead(chosen) == 1
+    with closing(ChunkSender(celery=make_celery(chosen), amqp=True)) as sender:
+        assert sender.dead() == 1
     assert count_dead(settings) is None, "Valkey puts none aside"
 
 

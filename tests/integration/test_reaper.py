@@ -231,3 +231,20 @@ def test_the_live_workers_of_every_served_model_are_counted(
 
 def live_workers(model: str) -> float | None:
     return REGISTRY.get_sample_value("vqueue_model_workers", {"model": model})
+
+
+def test_what_the_broker_put_aside_is_told_and_when_it_was_asked_last(
+    reaper: Reaper, broker: Broker, rows: Rows
+) -> None:
+    broker.put_aside = 3
+    reaper.reap()
+    assert REGISTRY.get_sample_value("vqueue_dead_chunks") == 3
+    asked = looked_at("broker")
+    broker.away = True
+    with pytest.raises(TransientWork):
+        reaper.reap()
+    assert looked_at("database") > looked_at("broker") == asked > 0
+
+
+def looked_at(server: str) -> float:
+    return REGISTRY.get_sample_value("vqueue_looked_at_seconds", {"server": server}) or 0.0

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from prometheus_client import REGISTRY
 
 from app.db import Sessions
 from app.watch import Watch
@@ -138,3 +139,20 @@ def test_a_batch_that_cannot_be_stopped_keeps_no_other_from_it(watch: Watch, row
     with stuck(rows, "batches", "batch_1", "id"):
         watch.step()
     assert rows.all("SELECT status FROM batches ORDER BY id") == ["in_progress", "finalizing"]
+
+
+def test_batches_that_stand_still_or_will_be_late_are_told(watch: Watch, rows: Rows) -> None:
+    for batch_id, state in (("sent", "queued"), ("runs", "running"), ("waits", "ready")):
+        rows.add_jobs(1, batch_id=rows.add_batch(batch_id), state=state)
+    rows.run("UPDATE batches SET pace = 1e-6, pace_at = now() WHERE id <> 'batch_1'")
+    watch.step()
+    assert gauge("vqueue_batches_at_risk") == 2
+    assert gauge("vqueue_batch_still_seconds", status="in_progress") == 0
+    watch.step()
+    assert 0 < gauge("vqueue_batch_still_seconds", status="in_progress") < 60
+
+
+def gauge(name: str, **labels: str) -> float:
+    value = REGISTRY.get_sample_value(name, labels)
+    assert value is not None
+    return value
