@@ -70,6 +70,11 @@ class Card:
     near_of: str | None = None
 
     @property
+    def is_label(self) -> bool:
+        """Whether its one label says all that the answer does."""
+        return is_label(self.answer, self.chips)
+
+    @property
     def seen(self) -> str | None:
         """The content hash of its first picture that can be looked at."""
         return next((one.content_hash for one in self.pictures if one.content_hash is not None), None)
@@ -110,6 +115,12 @@ def question_of(prompt: Any, most: int = MOST_QUESTION) -> str:
     except (KeyError, TypeError, AttributeError):
         return ""
     return cut(words, most)
+
+
+def is_label(answer: str | None, own: Sequence[Chip]) -> bool:
+    """Whether an answer is one of a list of choices, bare or as JSON, and so is its only label."""
+    is_whole = len(own) == 1 and not own[0].field
+    return is_whole and answer is not None and answer.strip() in (own[0].value, f'"{own[0].value}"')
 
 
 def cut(text: str, most: int) -> str:

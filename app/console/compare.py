@@ -8,7 +8,7 @@ from threading import Lock
 
 from app.db import Sessions, transaction
 from app.store import console_compare as store
-from app.store.console_compare import DIFFERING, ONLY_A, ONLY_B, SAME, Pair, PairFilters
+from app.store.console_compare import DIFFERING, MISSING, ONLY_A, ONLY_B, SAME, Pair, PairFilters
 
 PAGE = 40  # items: each is two answers
 PIECES = (200, 1_000, 3_000)
@@ -45,6 +45,11 @@ class Agreement:
     def both(self) -> int:
         """Items that both have answered."""
         return self.counts.get(SAME, 0) + self.counts.get(DIFFERING, 0)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether all of A has been looked at, and nothing of it is in B."""
+        return self.is_done and 0 < self.looked == self.counts.get(MISSING, 0)
 
     @property
     def share(self) -> float | None:

@@ -40,8 +40,10 @@ def duration(seconds: float | None) -> str:
     """The two largest units: `3 h 20 min`, `0.4 s`."""
     if seconds is None:
         return DASH
+    if seconds <= 0:
+        return "0 s"
     if seconds < 10:
-        return f"{max(seconds, 0):.1f} s"
+        return f"{max(seconds, 0.1):.1f} s"
     for place, (unit, length) in enumerate(STEPS):
         if seconds >= length:
             whole, rest = divmod(int(seconds), length)

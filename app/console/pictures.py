@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.agreement import plain
-from app.console.cards import Chip, chips, cut, marks_of, question_of
+from app.console.cards import Chip, chips, cut, is_label, marks_of, question_of
+from app.console.formats import short
 from app.ids import job_name
 from app.store.console_pictures import AskedRow, LabelRow
 
@@ -35,6 +36,11 @@ class Reply:
     near_of: str | None
     images: int
     differs: bool
+
+    @property
+    def is_label(self) -> bool:
+        """Whether its one label says all that the answer does."""
+        return is_label(self.answer, self.chips)
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def _reply(row: AskedRow, own: Mapping[int, Sequence[Chip]], before: str | None)
     return Reply(
         id=job_name(row.id),
         batch_id=row.batch_id,
-        batch_name=cut(row.batch_name or row.batch_id or "", MOST_NAME),
+        batch_name=cut(row.batch_name or short(row.batch_id), MOST_NAME),
         custom_id=row.custom_id,
         policy_version=row.policy_version,
         model=row.model,

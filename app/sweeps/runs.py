@@ -200,6 +200,7 @@ def batch_wish(task: RunTask, file_id: str) -> Wish:
         completion_window=window,
         window_s=window_seconds(window),
         metadata={
+            "name": task.sweep.name,
             "vqueue_sweep": task.sweep.id,
             "vqueue_sweep_run": task.id,
             "vqueue_policy_version": task.policy_version,

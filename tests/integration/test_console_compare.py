@@ -164,6 +164,13 @@ def test_without_two_batches_there_is_a_choice(visitor: Visitor, rows: Rows, que
     assert set(re.findall(r'<option value="(batch_\d)"', page)) == {"batch_1", "batch_2"}
 
 
+def test_batches_without_a_common_item_say_so(visitor: Visitor, mine: Labelled) -> None:
+    for name in ("here", "there"):
+        mine.answer("red", batch_id=mine.batch(name), custom_id=f"only {name}")
+    page = visitor.get("/compare", a="here", b="there").text
+    assert ("Nothing in common" in page, "No differences" in page) == (True, False)
+
+
 def test_with_one_batch_there_is_nothing_to_choose(visitor: Visitor, mine: Labelled) -> None:
     mine.batch("batch_1")
     assert "Nothing to compare yet" in visitor.get("/compare").text

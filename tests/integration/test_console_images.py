@@ -21,8 +21,9 @@ def ask(mine: Labelled, batch: str, text: str, images: list[int], **columns: Any
 
 
 def told(page: str) -> list[str]:
-    """The answers in the order of the page."""
-    return [re.sub(r"<.*", "", one).strip() for one in re.findall(r'class="answer">([^\n]*)', page)]
+    """The answers in the order of the page; one that is its label is said by that."""
+    said = re.findall(r'class="(?:answer|chip review-none)">([^\n]*)', page)
+    return [re.sub(r"<.*", "", one).strip() for one in said]
 
 
 def test_an_image_has_its_answers_across_batches_the_newest_first(visitor: Visitor, mine: Labelled) -> None:

@@ -42,6 +42,7 @@ def test_the_first_run_asks_every_question_of_every_image(three: World) -> None:
     three.put("notes.txt", "no picture")
     run = three.run(three.create())
     assert (run.state, run.listed, run.new, run.asked, run.completed) == ("completed", 3, 3, 6, 6)
+    assert three.desk.count("batches WHERE metadata->>'name' = 'nightly'") == 1
     assert three.asked(run)[:2] == ids(three, "a.png:colour", "a.png:shape")
 
 

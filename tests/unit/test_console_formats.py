@@ -53,7 +53,8 @@ def test_sizes(amount: int | None, text: str) -> None:
     [
         (None, "–"),
         (0.44, "0.4 s"),
-        (-3, "0.0 s"),
+        (-3, "0 s"),
+        (0.004, "0.1 s"),
         (59, "59 s"),
         (60, "1 min"),
         (3725, "1 h 2 min"),
@@ -65,7 +66,7 @@ def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "–"), (0.0, "0.0 s"), (65, "1 min 5 s"), (-65, "−1 min 5 s")]
+    ("seconds", "text"), [(None, "–"), (0.0, "0 s"), (65, "1 min 5 s"), (-65, "−1 min 5 s")]
 )
 def test_time_that_was_lost_has_a_minus(seconds: float | None, text: str) -> None:
     assert formats.gain(seconds) == text

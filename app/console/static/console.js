@@ -7,8 +7,20 @@ export function told(text) {
   document.getElementById("told").textContent = text;
 }
 
-// Times as the reader's zone and language have them.
+// Cells know their column: on a phone, where a row has no room to stand side by side, it is said before each.
+function nameCells(root) {
+  for (const table of root.querySelectorAll("table:not(.wide, .told-by-row)")) {
+    const names = [...table.querySelectorAll("thead th")].flatMap((head) => {
+      return Array(head.colSpan).fill(head.querySelector(".unseen") ? "" : head.textContent.trim());
+    });
+    for (const row of table.tBodies[0]?.rows ?? []) for (const cell of row.cells) cell.dataset.column = names[cell.cellIndex] ?? "";
+    table.classList.add("told-by-row");
+  }
+}
+
+// What the reader's side makes of a page: times as the reader's zone and language have them, cells with their columns.
 export function localise(root = document) {
+  nameCells(root);
   const form = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
   for (const time of root.querySelectorAll("time[datetime]:not([data-local])")) {
     time.title = time.textContent;
@@ -140,4 +152,5 @@ addEventListener("popstate", (event) => {
 });
 
 localise();
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 keepCurrent();
