@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.model_list import ModelEntry, check_aliases, read_aliases, read_models
 from app.prices import Price, read_prices
+from app.shadow_list import Shadow, read_shadows
 
 MIB = 2**20
 DAY_S = 86_400
@@ -71,6 +72,9 @@ class Settings(BaseSettings):
     # Several models instead: `name=source option=value ...` each, options being those of PER_MODEL.
     models: Annotated[tuple[ModelEntry, ...], NoDecode] = ()
     model_aliases: Annotated[Mapping[str, str], NoDecode] = Field(default_factory=dict)
+    # A share of one model's answers is asked of another, for a tenant of this name.
+    shadows: Annotated[tuple[Shadow, ...], NoDecode] = ()
+    shadow_tenant: str = Field(default="shadow", min_length=1)
     worker_models: Annotated[tuple[str, ...], NoDecode] = ()  # what a worker loads; all where it is empty
     engine: Literal["transformers", "vllm", "remote"] = "transformers"
     engine_mode: Literal["batched", "single"] = "batched"  # single: the fallback, one request at a time
@@ -204,6 +208,20 @@ class Settings(BaseSettings):
     @classmethod
     def _read_prices(cls, value: object) -> object:
         return read_prices(value) if isinstance(value, str) else value
+
+    @field_validator("shadows", mode="before")
+    @classmethod
+    def _read_shadows(cls, value: object) -> object:
+        return read_shadows(value) if isinstance(value, str) else value
+
+    @field_validator("shadows")
+    @classmethod
+    def _check_shadows(cls, value: tuple[Shadow, ...], info: ValidationInfo) -> tuple[Shadow, ...]:
+        served = _served(info)
+        named = [name for shadow in value for name in (shadow.model, shadow.other)]
+        if unknown := [name for name in named if served and name not in served]:
+            raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
+        return value
 
     @field_validator("sweep_sources", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Fills the batch of a retry: blocks of an ended batch's jobs are copied instead of a file's lines read."""
+"""Fills the batch of a retry or a shadow: an ended batch's jobs are copied instead of a file's lines read."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -45,6 +45,7 @@ class Copier:
                 states=task.retry_states or (),
                 after_line=task.bytes,
                 limit=self._block_jobs,
+                shadow=task.shadow,
             )
             if not old_jobs:
                 return None

@@ -19,6 +19,7 @@ from app.orphans import Orphans
 from app.posting import make_poster
 from app.queue import ChunkSender, is_amqp, make_celery
 from app.retention import Retention
+from app.shadows import Shadows
 from app.store import notices
 from app.store.notices import Listener
 from app.sweep import Sweeper
@@ -34,6 +35,7 @@ log = structlog.get_logger()
 RETENTION_POLL_S, DELETE_POLL_S, ORPHAN_PAGE_S = 60.0, 1.0, 1.0
 WEBHOOK_POLL_S = 1.0
 SWEEP_POLL_S, STALL_POLL_S = 1.0, 15.0
+SHADOW_POLL_S = 5.0
 
 # A loop has one transaction open at most; some have a thread or two beside them.
 CONNECTIONS = 16
@@ -68,6 +70,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
     deliveries = Deliveries(sessions=sessions, poster=make_poster(settings))
     orphans = Orphans(sessions=sessions, objects=objects)
     runs = make_runs(settings, sessions=sessions, objects=objects, stopping=stopping)
+    shadows = Shadows(sessions=sessions, shadows=settings.shadows, tenant=settings.shadow_tenant)
     idle_s = settings.dispatch_poll_s
     ready = Event()
     return [
@@ -84,6 +87,7 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
         Loop("sweeps_due", Due(sessions=sessions).step, idle_s=SWEEP_POLL_S),
         Loop("sweep_runs", runs.step, idle_s=SWEEP_POLL_S),
         Loop("sweep_stalls", Stalls(sessions=sessions).step, idle_s=STALL_POLL_S),
+        *([Loop("shadows", shadows.step, idle_s=SHADOW_POLL_S)] if settings.shadows else []),
         Loop("finalize_small", finalize_small.step, idle_s=idle_s),
     ]
 

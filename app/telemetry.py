@@ -87,6 +87,16 @@ RATES_UNCOUNTED = Counter(
 )
 SWEEP_RUNS = Counter("vqueue_sweep_runs", "Runs of sweeps that ended, by their last state.", ["state"])
 SWEEP_STALLED = Gauge("vqueue_sweep_stalled", "Runs of sweeps that stand still for longer than they may.")
+SHADOW_ANSWERS = Counter(
+    "vqueue_shadow_answers",
+    "Questions that two models were asked, by whether their answers are alike but for case and space.",
+    ["model", "other", "alike"],
+)
+SHADOW_MODEL_SECONDS = Counter(
+    "vqueue_shadow_model_seconds",
+    "Model seconds of questions that two models were asked, by which of the two it took (`model`, `other`).",
+    ["model", "other", "side"],
+)
 WEBHOOKS = Counter(
     "vqueue_webhooks", "Tries to send an event to an endpoint, by what came of them.", ["outcome"]
 )

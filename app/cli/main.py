@@ -21,6 +21,7 @@ from app.cli import (
     processes,
     results,
     run,
+    shadows,
     submit,
     sweep,
     tenants,
@@ -67,6 +68,7 @@ app.command("results")(results.results)
 app.command("failures")(failures.failures)
 app.command("retry")(failures.retry)
 app.command("audit")(audit.audit)
+app.command("shadows")(shadows.shadows)
 app.command("usage")(usage.usage)
 app.add_typer(cache.cache)
 app.add_typer(keys.keys)

@@ -2,7 +2,7 @@
 
 from app.models.answers import answer_cache, answers, engines, labels, review_claims, review_votes, reviews
 from app.models.base import metadata
-from app.models.batches import batch_errors, batches, checked, results
+from app.models.batches import batch_errors, batches, checked, results, shadows
 from app.models.console import console_sessions, secrets
 from app.models.files import doomed_objects, files
 from app.models.images import host_pauses, image_days, image_looks, images
@@ -39,6 +39,7 @@ __all__ = [
     "review_votes",
     "reviews",
     "secrets",
+    "shadows",
     "sweep_changes",
     "sweep_items",
     "sweep_runs",

@@ -114,6 +114,26 @@ batches = Table(
     ),
 )
 
+# Which share of an ended batch was asked of another model, and how the answers compare once they are there.
+shadows = Table(
+    "shadows",
+    metadata,
+    Column("batch_id", Text, primary_key=True),
+    Column("other", Text, primary_key=True),
+    Column("model", Text, nullable=False),
+    Column("share", Float, nullable=False),
+    Column("shadow_batch_id", Text, unique=True),  # null where the share came to no job
+    moment("created_at", nullable=False, now=True),
+    moment("compared_at"),
+    counter("pairs"),
+    counter("exact"),
+    counter("alike"),
+    counter("timed"),  # pairs in which both models ran
+    Column("model_s", Float, nullable=False, server_default=ZERO),
+    Column("other_s", Float, nullable=False, server_default=ZERO),
+    Index("ix_shadows_created_at", "created_at"),
+)
+
 # A batch's jobs in the order in which they ended: a row's jobs are its results up to number `seq`.
 results = Table(
     "results",

@@ -1,7 +1,8 @@
-"""Jobs of an ended batch on their way into the batch that tries them again."""
+"""Jobs of an ended batch on their way into the batch that tries them again, or asks another model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -11,6 +12,7 @@ from app.errors import LineError
 from app.store.images import ImageWish
 from app.store.ingest import IngestTask
 from app.store.jobs import insert_waits
+from app.store.shadows import IN_SAMPLE
 
 
 @dataclass(frozen=True)
@@ -52,18 +54,28 @@ class Copy:
 
 
 def read_old_jobs(
-    session: Session, batch_id: str, *, states: Sequence[str], after_line: int, limit: int
+    session: Session,
+    batch_id: str,
+    *,
+    states: Sequence[str],
+    after_line: int,
+    limit: int,
+    shadow: Mapping[str, Any] | None = None,
 ) -> list[OldJob]:
-    """The next of a batch's jobs in these states, lines that are no request left out."""
+    """The next of a batch's jobs in these states, lines that are no request left out.
+
+    For a shadow those of its sample alone, as jobs of its own model.
+    """
     rows = session.execute(
         text(
-            """
-            SELECT id, line, custom_id, model, image_ids FROM jobs
-            WHERE batch_id = :batch AND line > :after AND state = ANY(:states) AND prompt::text <> '{}'
+            f"""
+            SELECT id, line, custom_id, {":other" if shadow else "model"}, image_ids FROM jobs
+            WHERE batch_id = :batch AND line > :after AND state = ANY(:states) AND prompt::text <> '{{}}'
+                {f"AND {IN_SAMPLE}" if shadow else ""}
             ORDER BY line LIMIT :limit
-            """
+            """  # noqa: S608 - constants
         ),
-        {"batch": batch_id, "states": list(states), "after": after_line, "limit": limit},
+        {"batch": batch_id, "states": list(states), "after": after_line, "limit": limit, **(shadow or {})},
     )
     return [OldJob(*row) for row in rows]
 
@@ -81,7 +93,10 @@ def read_old_images(session: Session, image_ids: Sequence[int]) -> list[OldImage
 
 
 def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) -> None:
-    """Add the jobs, with the prompts and settings that the old ones have, and what they wait for."""
+    """Add the jobs, with the prompts and settings that the old ones have, and what they wait for.
+
+    A shadow's have no cascade and use no answer cache: its model shall answer.
+    """
     session.execute(
         text(
             """
@@ -89,20 +104,24 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
                               params, image_ids, image_group, waiting_on, deadline, error_code,
                               error_message, finished_at, cache, question_hash,
                               final_model)
-            SELECT c.id, old.tenant_id, :batch, old.line, old.custom_id, old.model, :priority, c.state,
+            SELECT c.id, :tenant, :batch, old.line, old.custom_id, c.model, :priority, c.state,
                    old.prompt, old.params, CAST(c.images AS bigint[]), c.image_group, c.waiting_on, :deadline,
                    c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END,
-                   old.cache % :vain,
-                   old.question_hash, old.final_model
+                   CASE WHEN :is_shadow THEN 0 ELSE old.cache % :vain END,
+                   old.question_hash, CASE WHEN NOT :is_shadow THEN old.final_model END
             FROM unnest(CAST(:ids AS bigint[]), CAST(:olds AS bigint[]), CAST(:states AS text[]),
                         CAST(:images AS text[]), CAST(:groups AS bigint[]), CAST(:waits AS int[]),
-                        CAST(:codes AS text[]), CAST(:messages AS text[]))
-                 AS c(id, old_id, state, images, image_group, waiting_on, code, message)
+                        CAST(:codes AS text[]), CAST(:messages AS text[]),
+                        CAST(:models AS text[]))
+                 AS c(id, old_id, state, images, image_group, waiting_on, code, message, model)
             JOIN jobs old ON old.id = c.old_id
             """
         ),
         {
             "batch": task.id,
+            "tenant": task.tenant_id,
+            "is_shadow": task.shadow is not None,
+            "models": [copy.old.model for copy in copies],
             "vain": VAIN,
             "priority": task.priority,
             "deadline": task.expires_at,

@@ -66,6 +66,7 @@ class IngestTask:
     cache: CacheMode = CacheMode.OFF
     cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
     near_distance: int | None = None
+    shadow: Mapping[str, Any] | None = None  # of a shadow batch: `model`, `other` and `share`
 
 
 class EndedRow(Protocol):
@@ -136,7 +137,9 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
                       (SELECT coalesce(max(f.filename), '') FROM files f
-                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS filename
+                       WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS filename,
+                      (SELECT json_build_object('model', s.model, 'other', s.other, 'share', s.share)
+                       FROM shadows s WHERE s.shadow_batch_id = b.id) AS shadow
             """  # noqa: S608 - a piece of our own
         ),
         {"lease": lease_s},
