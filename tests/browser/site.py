@@ -1,10 +1,8 @@
-"""A whole vqueue in processes of its own with the demo model, and something to look at."""
+"""A whole vqueue in processes of its own with the demo model, of which the console's pages tell."""
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,9 +13,10 @@ from app.auth import Keys
 from app.config import Settings
 from app.db import Sessions
 from app.local.probes import http_status
-from demo.pictures import as_jpeg, draw, product_for
+from app.objects import ObjectStore, make_objects
 from demo.web import serve_folder
 from tests.processes import Process, free_port
+from tests.receiver import Receiver, receiving
 from tests.rows import Rows
 from tests.waiting import eventually
 
@@ -27,42 +26,50 @@ ROLES = {
     "fetcher": "workers.fetcher",
     "worker": "workers.main",
 }
-PICTURES = 12
-COLOURS = ["red", "green", "blue", "yellow", "black", "white"]
-QUESTIONS = [
-    {"name": "colour", "ask": "What colour is the {kind}?", "schema": {"enum": COLOURS}},
-    {"name": "evil", "ask": "<script>document.title = 'broken'</script> What is it?"},
-]
+# Keys of one tenant: the name of each and what it opens.
+PEOPLE = {"admin": ["*"], "viewer": ["read"], "Mei": ["read", "review"], "Tom": ["read", "review"]}
+COLOURS = ["red", "orange", "yellow", "green", "blue", "purple", "pink", "black"]
+WITHIN_S = 240
 
 
 @dataclass
 class Site:
-    """Where it is, and keys of one tenant for each role."""
+    """Where it is, the secrets of its keys by their names, and the ids of what stands there."""
 
     url: str
     settings: Settings
-    admin: str
-    viewer: str
-    batch_id: str = ""
-    image: str = ""  # the content hash of one of the catalog's
+    rows: Rows
+    objects: ObjectStore
+    pictures: Path  # a folder that is served under `pictures_url`
+    pictures_url: str
+    receiver: Receiver
+    keys: Mapping[str, str]
+    ids: dict[str, str] = field(default_factory=dict)
 
-    def api(self, method: str, path: str, **options: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self.admin}"}
+    @property
+    def batch_id(self) -> str:
+        return self.ids["batch"]
+
+    def api(self, method: str, path: str, *, by: str = "admin", **options: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.keys[by]}"}
         answer = httpx.request(method, f"{self.url}/v1{path}", headers=headers, timeout=60, **options)
         assert answer.status_code < 300, answer.text
         return answer.json()
 
-    def has_answers(self) -> bool:
-        return self.api("GET", f"/batches/{self.batch_id}")["status"] == "completed"
+    def wait_for_batch(self, batch_id: str) -> None:
+        eventually(
+            lambda: self.api("GET", f"/batches/{batch_id}")["status"] == "completed", within_s=WITHIN_S
+        )
 
 
 @contextmanager
 def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterator[Site]:
-    """With a finished batch of a small catalog, one picture of which is missing."""
+    """Empty: `tests.browser.furniture` says what there is to be seen."""
     pictures = folder / "pictures"
     pictures.mkdir()
     with ExitStack() as stack:
         port = stack.enter_context(serve_folder(pictures))
+        receiver = stack.enter_context(receiving())
         chosen = settings.model_copy(
             update={
                 "model": "models/demo",
@@ -71,7 +78,8 @@ def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterat
                 "port": free_port(),
                 "dispatch_poll_s": 0.05,
                 "fetch_allow_hosts": ("127.0.0.1",),
-                "fetch_ports": (port,),
+                "fetch_ports": (port, int(receiver.url.rpartition(":")[2])),
+                "s3_source_buckets": (settings.s3_bucket,),
             }
         )
         for role, module in ROLES.items():
@@ -79,42 +87,41 @@ def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterat
         url = f"http://127.0.0.1:{chosen.port}"
         eventually(lambda: http_status(f"{url}/healthz") == 200, within_s=120)
         keys = Keys(sessions=sessions)
-        made = [keys.create(tenant="Ada", name=name, scopes=scopes).secret for name, scopes in ROLE_SCOPES]
-        site = Site(url, chosen, *made)
-        site.batch_id = submit(site, draw_catalog(pictures, f"http://127.0.0.1:{port}"))
-        eventually(site.has_answers, within_s=240)
-        site.image = Rows(sessions).one("SELECT min(content_hash) FROM images")
-        yield site
+        made = {name: keys.create(tenant="Ada", name=name, scopes=scopes) for name, scopes in PEOPLE.items()}
+        rows = Rows(sessions)
+        rows.tenant = rows.one("SELECT id FROM tenants WHERE name = 'Ada'")
+        yield Site(
+            url=url,
+            settings=chosen,
+            rows=rows,
+            objects=make_objects(chosen),
+            pictures=pictures,
+            pictures_url=f"http://127.0.0.1:{port}",
+            receiver=receiver,
+            keys={name: one.secret for name, one in made.items()},
+        )
 
 
-ROLE_SCOPES = (("admin", ["*"]), ("viewer", ["read"]))
-
-
-def draw_catalog(folder: Path, url: str) -> bytes:
-    """A table of drawn products, the last of which has no picture."""
-    table = io.StringIO()
-    writer = csv.writer(table)
-    writer.writerow(["id", "kind", "image_url"])
-    for seed in range(PICTURES):
-        product = product_for(seed, held_out=False)
-        (folder / f"{seed}.jpg").write_bytes(as_jpeg(draw(product, seed)))
-        writer.writerow([f"p{seed}", "product", f"{url}/{seed}.jpg"])
-    writer.writerow(["gone", "product", f"{url}/gone.jpg"])
-    return table.getvalue().encode()
-
-
-def submit(site: Site, table: bytes, name: str = "catalog") -> str:
-    file = site.api("POST", "/files", files={"file": ("catalog.csv", table)}, data={"purpose": "batch"})
+def submit(
+    site: Site,
+    table: bytes,
+    *,
+    name: str,
+    questions: Sequence[Mapping[str, Any]] = ({"name": "colour", "ask": "What colour is it?"},),
+    policy: str = "1",
+) -> str:
+    """A batch of a table with the columns `id` and `image_url`; its id."""
+    file = site.api("POST", "/files", files={"file": ("catalogue.csv", table)}, data={"purpose": "batch"})
     body = {
         "input_file_id": file["id"],
         "endpoint": "/v1/chat/completions",
         "completion_window": "24h",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "vqueue_policy_version": policy},
         "table": {
             "image_columns": ["image_url"],
             "id_column": "id",
-            "questions": QUESTIONS,
-            "body": {"model": site.settings.served_model, "max_tokens": 16},
+            "questions": list(questions),
+            "body": {"model": site.settings.served_model, "max_tokens": 24, "logprobs": True},
         },
     }
     return site.api("POST", "/batches", json=body)["id"]

@@ -1,14 +1,13 @@
 """What models and clients say is text on every page: no element, handler, link or request comes from it."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Page, expect
-from sqlalchemy import Engine
 
-from app.db import make_sessions
+from tests.browser.conftest import at_a_desk
 from tests.browser.site import Site
-from tests.rows import Rows
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -27,35 +26,46 @@ ALIVE = "main :is(script, iframe, object, [onerror], [onload], [onmouseover], a[
 
 
 @pytest.fixture(scope="module")
-def evil_batch(site: Site, database: Engine) -> str:
+def evil_batch(site: Site) -> str:
     """A batch that says evil things wherever a client or a model may say something."""
-    rows = Rows(make_sessions(database))
-    rows.tenant = rows.one("SELECT id FROM tenants WHERE name = 'Ada'")
+    rows = site.rows
     rows.add_batch("batch_evil")
-    rows.run("UPDATE batches SET metadata = jsonb_build_object('name', CAST(:name AS text))", name=EVIL[0])
+    rows.run(
+        "UPDATE batches SET metadata = jsonb_build_object('name', CAST(:name AS text)) "
+        "WHERE id = 'batch_evil'",
+        name=EVIL[0],
+    )
     for said in EVIL:
         # Running already, so that the dispatcher leaves them alone.
         running = {"state": "running", "attempt": 1, "worker": "w1", "lease_until": FAR}
         answered, failed = rows.add_jobs(2, batch_id="batch_evil", **running)
-        rows.run("UPDATE jobs SET custom_id = :said || id WHERE id = :id", said=said, id=answered)
+        rows.run(
+            """UPDATE jobs SET custom_id = :said || id, prompt = CAST(:prompt AS json) WHERE id = :id""",
+            said=said,
+            prompt=json.dumps({"turns": [{"role": "user", "parts": [{"text": said}]}]}),
+            id=answered,
+        )
         rows.complete(answered, text=said)
         rows.fail(failed, code=said)
     rows.run("UPDATE batches SET status = 'completed', ended_at = now() WHERE id = 'batch_evil'")
     return "batch_evil"
 
 
+@at_a_desk
 @pytest.mark.parametrize(
-    "path", ["/batches", "/batches/{}", "/batches/{}/results", "/batches/{}/results?text=img"]
+    "path",
+    ["/batches", "/batches/{}", "/batches/{}/results", "/batches/{}/results?text=img", "/compare?a={}&b={}"],
 )
 def test_nothing_that_is_said_comes_alive(page: Page, site: Site, evil_batch: str, path: str) -> None:
     alarms: list[str] = []
     page.on("dialog", lambda dialog: alarms.append(dialog.message))
-    page.goto(site.url + path.format(evil_batch), wait_until="networkidle")
+    page.goto(site.url + path.format(evil_batch, site.batch_id))
     expect(page.locator(ALIVE)).to_have_count(0)
     assert alarms == []
 
 
+@at_a_desk
 def test_what_is_said_is_shown_as_it_is(page: Page, site: Site, evil_batch: str) -> None:
-    page.goto(f"{site.url}/batches/{evil_batch}/results", wait_until="networkidle")
+    page.goto(f"{site.url}/batches/{evil_batch}/results")
     shown = [text.strip() for text in page.locator(".answer").all_text_contents()]
     assert set(EVIL) <= set(shown)

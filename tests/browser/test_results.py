@@ -1,19 +1,20 @@
-"""Looking through results in a browser: by keyboard, by filter, one image, two batches."""
+"""Looking through results in a browser: by keyboard, by filter, one image."""
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.site import Site, submit
-from tests.browser.test_pages import faults
-from tests.waiting import eventually
+from tests.browser.conftest import at_a_desk, on_a_phone
+from tests.browser.looking import grave_faults
+from tests.browser.site import Site
 
 CARDS = "[data-cards] .open"
 FOCUSED = "[...document.querySelectorAll('[data-cards] .open')].indexOf(document.activeElement)"
 
 
 def open_results(page: Page, site: Site, query: str = "") -> None:
-    page.goto(f"{site.url}/batches/{site.batch_id}/results{query}", wait_until="networkidle")
+    page.goto(f"{site.url}/batches/{site.batch_id}/results{query}")
 
 
+@at_a_desk
 def test_arrows_go_from_card_to_card_and_enter_opens_one(page: Page, site: Site) -> None:
     open_results(page, site)
     page.keyboard.press("ArrowRight")
@@ -25,9 +26,10 @@ def test_arrows_go_from_card_to_card_and_enter_opens_one(page: Page, site: Site)
     page.keyboard.press("Enter")
     page.wait_for_url("**/images/*")
     expect(page.locator("[aria-current=true]")).to_be_visible()
-    assert faults(page) == []
+    assert grave_faults(page) == []
 
 
+@at_a_desk
 def test_the_keys_are_told_and_lead_to_the_search(page: Page, site: Site) -> None:
     open_results(page, site)
     page.keyboard.press("?")
@@ -48,6 +50,15 @@ def test_a_filter_changes_the_cards_and_the_address(page: Page, site: Site) -> N
     expect(page.locator(CARDS)).to_have_count(all_cards)
 
 
+@at_a_desk
+def test_words_find_what_has_them_while_they_are_typed(page: Page, site: Site) -> None:
+    open_results(page, site)
+    page.locator("#f-text").press_sequentially("p3:")
+    page.wait_for_url("**text=p3**")
+    expect(page.locator(CARDS)).to_have_count(3)
+
+
+@on_a_phone
 def test_a_label_leads_to_all_that_have_it(page: Page, site: Site) -> None:
     open_results(page, site)
     chip = page.locator(".chip a").first
@@ -57,21 +68,3 @@ def test_a_label_leads_to_all_that_have_it(page: Page, site: Site) -> None:
     chips = page.locator(".chip a")
     expect(chips.first).to_be_visible()
     assert set(chips.all_inner_texts()) == {value}
-
-
-def test_what_a_client_asks_is_never_run(page: Page, site: Site) -> None:
-    open_results(page, site)
-    assert "broken" not in page.title()
-    assert page.get_by_text("<script>document.title").count() > 0
-
-
-def test_two_batches_stand_side_by_side(page: Page, site: Site) -> None:
-    table = b"id,kind,image_url\nother,product,http://127.0.0.1/none.jpg\n"
-    other = submit(site, table, name="other")
-    eventually(lambda: site.api("GET", f"/batches/{other}")["status"] == "completed", within_s=120)
-    page.goto(f"{site.url}/compare?a={site.batch_id}&b={other}", wait_until="networkidle")
-    page.select_option("#f-show", "missing")
-    page.wait_for_url("**show=missing**")
-    expect(page.locator(".pair").first).to_be_visible()
-    assert faults(page) == []
-    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
