@@ -72,13 +72,14 @@ def through_vqueue(entries: Sequence[Entry], threads: int) -> Run:
 def by_generate(entries: Sequence[Entry], threads: int) -> Run:
     """One job after the other through the library alone; pictures are decoded beforehand, in its favour."""
     torch.set_num_threads(threads)
-    requests = [request for entry in entries for request in _requests(entry)]
+    requests = [request for entry in entries for request in requests_about(entry)]
     answers, seconds = one_by_one(MODEL, requests)
     pairs = zip(requests, answers, strict=True)
     return Run({request.id: answer.text for request, answer in pairs}, seconds)
 
 
-def _requests(entry: Entry) -> list[Request]:
+def requests_about(entry: Entry) -> list[Request]:
+    """One for each kind of question, the picture decoded already."""
     pixels = np.asarray(normalise(entry.picture or b"", Limits()))
     image = Image.of(entry.id, pixels)
     return [

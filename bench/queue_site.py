@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,6 +74,7 @@ class Site:
     database_url: str
     tenant_id: str
     pids: Mapping[str, int]
+    start: Callable[[str], int]  # a further process of a role, such as worker.2, once it is ready; its pid
 
 
 @contextmanager
@@ -112,7 +113,10 @@ def open_site(
     modules: Mapping[str, str] = MODULES,
     **variables: str,
 ) -> Iterator[Site]:
-    """Processes of vqueue on a database of their own, which is dropped at the end."""
+    """Processes of vqueue on a database of their own, which is dropped at the end.
+
+    Of several processes of one role all but the first have a number: worker, worker.2.
+    """
     database = f"bench_{uuid4().hex[:8]}"
     servers.postgres.create_database(database)
     port = servers.folder.choose_port(f"api.{database}")
@@ -127,10 +131,13 @@ def open_site(
         logs = servers.folder.path / "logs" / database
         supervisor = Supervisor(logs=logs, say=_silent, hurry=hurry)
         stack.callback(supervisor.stop)
-        for role in roles:
-            supervisor.start(_program(role, modules[role], settings, logs))
-        pids = {role: supervisor.pid(role) for role in roles}
-        yield Site(f"http://127.0.0.1:{port}/v1", key, servers.postgres.url(database), tenant_id, pids)
+
+        def start(role: str) -> int:
+            supervisor.start(_program(role, modules[kind_of(role)], settings, logs))
+            return supervisor.pid(role)
+
+        pids = {role: start(role) for role in roles}
+        yield Site(f"http://127.0.0.1:{port}/v1", key, servers.postgres.url(database), tenant_id, pids, start)
 
 
 def _variables(servers: Servers, broker: Broker, database: str, port: int) -> dict[str, str]:
@@ -154,12 +161,17 @@ def _silent(_: str) -> None:
     """Whatever is killed here was not asked to stop in time on purpose."""
 
 
+def kind_of(role: str) -> str:
+    """What worker.2 is: a worker."""
+    return role.partition(".")[0]
+
+
 def _program(role: str, module: str, settings: Mapping[str, str], logs: Path) -> Program:
     """Ready when it says so."""
     variables = {f"VQUEUE_{name.upper()}": value for name, value in settings.items()}
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
     program = Program(role, (sys.executable, "-m", module), environment)
-    return replace(program, is_ready=lambda: READY[role] in (logs / f"{role}.log").read_text())
+    return replace(program, is_ready=lambda: READY[kind_of(role)] in (logs / f"{role}.log").read_text())
 
 
 def _make_key(settings: Settings) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""The simulator of a scaled deployment: traffic, queue, scaling rules, pods, GPUs; no torch, no servers."""
