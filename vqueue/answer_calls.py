@@ -9,7 +9,7 @@ import httpx
 
 from vqueue.calls import Call
 from vqueue.inputs import AnswerFilters, Verdict
-from vqueue.types import LabelCount, LabelledAnswerPage, Review
+from vqueue.types import LabelCount, LabelledAnswerPage, PairAgreement, Review
 
 
 def answers(
@@ -55,6 +55,11 @@ def corrections(to: Path | str, filters: AnswerFilters | None = None) -> Call[Pa
     return Call("GET", "/answers/corrections", lambda _: path, params=_params(filters), save_to=path)
 
 
+def agreement(filters: AnswerFilters | None = None) -> Call[list[PairAgreement]]:
+    """How often two people said the same of the same answers, by question and pair of keys."""
+    return Call("GET", "/answers/agreement", _pairs, params=_params(filters))
+
+
 def _params(filters: AnswerFilters | None) -> dict[str, str | int]:
     given: Mapping[str, Any] = filters or {}
     return {name: _shown(value) for name, value in given.items() if value is not None}
@@ -70,6 +75,10 @@ def _page(answer: httpx.Response) -> LabelledAnswerPage:
 
 def _review(answer: httpx.Response) -> Review:
     return Review.model_validate_json(answer.content)
+
+
+def _pairs(answer: httpx.Response) -> list[PairAgreement]:
+    return [PairAgreement.model_validate(row) for row in answer.json()["data"]]
 
 
 def _counts(answer: httpx.Response) -> list[LabelCount]:

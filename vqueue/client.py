@@ -73,6 +73,7 @@ class Calls:
     review = Method(answer_calls.review)
     delete_review = Method(answer_calls.delete_review)
     corrections = Method(answer_calls.corrections)
+    agreement = Method(answer_calls.agreement)
     create_sweep = Method(sweep_calls.create_sweep)
     sweep = Method(sweep_calls.sweep)
     sweeps = Method(sweep_calls.sweeps)

@@ -107,7 +107,11 @@ class SweepChanges(TypedDict, total=False):
 
 
 class AnswerFilters(TypedDict, total=False):
-    """Which labelled answers; a time is a datetime, Unix seconds or ISO 8601, and `until` not included."""
+    """Which labelled answers; a time is a datetime, Unix seconds or ISO 8601, and `until` not included.
+
+    `sweep` is an id or a name. Confidences are from 0 to 1, `max_confidence` not included; answers without
+    one are left out by either.
+    """
 
     batch_id: str | None
     question: str | None
@@ -119,3 +123,6 @@ class AnswerFilters(TypedDict, total=False):
     review: ReviewState | None
     since: datetime | int | str | None
     until: datetime | int | str | None
+    min_confidence: float | None
+    max_confidence: float | None
+    sweep: str | None

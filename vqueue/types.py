@@ -220,6 +220,7 @@ class LabelledAnswer(Answered):
     notes: list[str] = []
     policy_version: str | None = None
     created_at: int = 0
+    confidence: float | None = None
     review: Review | None = None
 
 
@@ -242,6 +243,18 @@ class LabelCount(Answered):
     model: str | None = None
     review: str | None = None
     count: int
+
+
+class PairAgreement(Answered):
+    """How often two people, by their keys, said the same of the answers to a question that both reviewed."""
+
+    question: str | None = None
+    field: str = ""
+    key_ids: list[str]
+    answers: int
+    agreed: int
+    agreement: float
+    kappa: float | None = None
 
 
 class JobAnswer(Answered):

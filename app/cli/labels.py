@@ -14,9 +14,10 @@ from app.cli.keys import aligned, printable
 from app.cli.options import sharing
 from app.cli.run import told
 from app.cli.settings import ClientDataOption, find_client
-from vqueue import AnswerFilters, LabelledAnswer
+from vqueue import AnswerFilters, LabelledAnswer, PairAgreement
 
 LIST_TITLES = ("job", "item", "question", "field", "label", "review", "model", "policy", "answered")
+AGREEMENT_TITLES = ("question", "field", "one", "other", "answers", "agreed", "agreement", "kappa")
 PAGE = 1000
 CELL = 60  # characters on a terminal
 GROUPS = "label, field, question, policy_version, day, model, review"
@@ -47,6 +48,13 @@ class Chosen:
     ] = None
     since: Annotated[str | None, typer.Option(help="Only from then on, such as 2026-11-30 (UTC).")] = None
     until: Annotated[str | None, typer.Option(help="Only before then.")] = None
+    min_confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Only those the model was this sure of.")
+    ] = None
+    max_confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Only those it was less sure of than that.")
+    ] = None
+    sweep: Annotated[str | None, typer.Option(help="Only answers of this sweep, by its id or name.")] = None
 
     @property
     def filters(self) -> AnswerFilters:
@@ -61,6 +69,9 @@ class Chosen:
             "review": self.reviewed,
             "since": self.since,
             "until": self.until,
+            "min_confidence": self.min_confidence,
+            "max_confidence": self.max_confidence,
+            "sweep": self.sweep,
         }
 
 
@@ -149,9 +160,22 @@ def export(
         api.corrections(output, chosen.filters)
 
 
+@choosing
+def agreement(chosen: Chosen, data: ClientDataOption = None) -> None:
+    """Show how often two people said the same of the same answers.
+
+    In a pipe: a line for each question and pair of keys and no title, with question, field, both keys,
+    answers, agreed, share and Cohen's kappa, separated by tabs.
+    """
+    with told(), closing(find_client(data)) as api:
+        pairs = api.agreement(chosen.filters)
+    _show(AGREEMENT_TITLES, [_pair(one) for one in pairs])
+
+
 labels.command("count")(count)
 labels.command("list")(list_labels)
 review.command("export")(export)
+review.command("agreement")(agreement)
 
 
 def _cells(one: LabelledAnswer) -> list[str | None]:
@@ -159,6 +183,12 @@ def _cells(one: LabelledAnswer) -> list[str | None]:
     at = datetime.fromtimestamp(one.created_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     named = [one.job_id, one.item, one.question, one.field, one.label]
     return [*named, state, one.model, one.policy_version, at]
+
+
+def _pair(one: PairAgreement) -> list[str | None]:
+    kappa = None if one.kappa is None else f"{one.kappa:.2f}"
+    counts = [str(one.answers), str(one.agreed), f"{one.agreement:.3f}", kappa]
+    return [one.question, one.field, *one.key_ids, *counts]
 
 
 def _show(titles: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:

@@ -15,6 +15,7 @@ from app.reviewing import ReviewQueue
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
+from app.routes.strict import STRICT
 from app.schemas.labels import (
     AgreementList,
     LabelCount,
@@ -39,6 +40,7 @@ DOC: dict[int | str, dict[str, Any]] = {
 Given = Annotated[str | None, Query(min_length=1, max_length=512)]
 MaybeEmpty = Annotated[str | None, Query(max_length=512)]
 Moment = Annotated[datetime | None, Query()]
+Share = Annotated[float | None, Query(ge=0, le=1)]
 GROUP_BY = Query(max_length=100, description=f"up to three of {', '.join(GROUPS)}, with commas between")
 
 
@@ -53,16 +55,33 @@ def _filters(
     review: ReviewState | None = None,
     since: Moment = None,
     until: Moment = None,
+    min_confidence: Share = None,
+    max_confidence: Share = None,
+    sweep: Given = None,
 ) -> Filters:
     """`since` and `until` are times of answers: Unix seconds or ISO 8601, UTC where no zone is given."""
-    return Filters(batch_id, question, item, label, field, policy_version, model, review, since, until)
+    return Filters(
+        batch_id,
+        question,
+        item,
+        label,
+        field,
+        policy_version,
+        model,
+        review,
+        since,
+        until,
+        below=max_confidence,
+        sweep=sweep,
+        at_least=min_confidence,
+    )
 
 
 Wanted = Annotated[Filters, Depends(_filters)]
 
 
 def answer_routes(*, answers: Answers, queue: ReviewQueue, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1/answers", tags=["answers"])
+    router = APIRouter(prefix="/v1/answers", tags=["answers"], dependencies=STRICT)
     read_body = json_body(ReviewPut, max_bytes=BODY_BYTES)
 
     @router.get("")
@@ -170,6 +189,7 @@ def _entry(row: LabelRow) -> LabelledAnswer:
         notes=list(row.notes or ()),
         policy_version=row.policy_version,
         created_at=unix(row.created_at),
+        confidence=row.confidence,
         review=_review_of(row),
     )
 

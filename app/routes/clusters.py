@@ -9,6 +9,7 @@ from app.clusters import Clusters
 from app.looks import MOST_DISTANCE
 from app.routes.caller import Caller
 from app.routes.render import ends
+from app.routes.strict import STRICT
 from app.schemas.clusters import ClusterList, ClusterObject, LooksWanted, NearImageList, NearImageObject
 from app.store.clusters import Cluster
 
@@ -17,7 +18,7 @@ HASH = "[0-9a-f]{64}"
 
 
 def cluster_routes(*, clusters: Clusters, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["images"])
+    router = APIRouter(prefix="/v1", tags=["images"], dependencies=STRICT)
 
     @router.get("/images/{content_hash}/near")
     def near(

@@ -31,6 +31,7 @@ ENTRY = {
     "notes": [],
     "policy_version": "2026-11",
     "created_at": NOW,
+    "confidence": 0.62,
     "review": REVIEW,
 }
 REQUESTS: Mapping[str, Mapping[str, Any]] = {

@@ -2,16 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends
 from fastapi.responses import StreamingResponse
 
 from app.auth import Tenant
-from app.errors import RequestError
 from app.exports.opening import CONTENT_TYPES, Columns, Export, Exports, ExportWish, Format, Rows
 from app.routes.caller import Caller
 from app.routes.streaming import Streamed
+from app.routes.strict import STRICT
 
-KNOWN = frozenset({"format", "rows", "columns", "retries"})
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 DOC: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind.partition(";")[0]: BINARY for kind in CONTENT_TYPES.values()}}
@@ -19,11 +18,10 @@ DOC: dict[int | str, dict[str, Any]] = {
 
 
 def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1/batches/{batch_id}", tags=["batches"])
+    router = APIRouter(prefix="/v1/batches/{batch_id}", tags=["batches"], dependencies=STRICT)
 
     @router.get("/export", response_class=StreamingResponse, responses=DOC)
     def export(
-        request: Request,
         tenant: Annotated[Tenant, Depends(caller.read)],
         batch_id: str,
         format: Format = Format.CSV,
@@ -36,9 +34,6 @@ def export_routes(*, exports: Exports, caller: Caller) -> APIRouter:
         `columns=answers` leaves a table's own columns out. `retries` takes the newest answer of each line
         among those of the batch and its retries.
         """
-        for name in request.query_params.keys() - KNOWN:
-            message = f"Unknown parameter: {name}. There are {', '.join(sorted(KNOWN))}."
-            raise RequestError(message, param=name, code="unknown_parameter")
         return sent(exports.open(tenant.id, batch_id, ExportWish(format, rows, columns, retries)))
 
     return router

@@ -8,13 +8,14 @@ from app.auth import Tenant
 from app.kept import Forgetting, KeptAnswers
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
+from app.routes.strict import STRICT
 from app.schemas.kept import CacheForget, CacheForgotten, CacheModel, CacheStock
 
 BODY_BYTES = 1_100_000  # a question of the longest prompt
 
 
 def kept_routes(*, kept: KeptAnswers, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1/answer_cache", tags=["cache"])
+    router = APIRouter(prefix="/v1/answer_cache", tags=["cache"], dependencies=STRICT)
     read_body = json_body(CacheForget, max_bytes=BODY_BYTES)
 
     @router.get("")

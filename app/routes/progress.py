@@ -11,6 +11,7 @@ from app.routes.batches import BODY_BYTES, RetryCount, brake_wish, is_retry
 from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import batch_object, error_list, result_list
+from app.routes.strict import STRICT
 from app.schemas import BatchObject, BatchRetry, ErrorList, ResultList
 from app.states import JobState, Priority
 from app.windows import window_seconds
@@ -20,7 +21,7 @@ MOST_JOBS = 2**30  # more than a batch can have
 
 
 def progress_routes(*, progress: Progress, retries: Retries, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1/batches/{batch_id}", tags=["batches"])
+    router = APIRouter(prefix="/v1/batches/{batch_id}", tags=["batches"], dependencies=STRICT)
     read_body = json_body(BatchRetry, max_bytes=BODY_BYTES, empty=b"{}")
 
     @router.get("/results", response_model=ResultList)

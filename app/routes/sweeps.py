@@ -9,6 +9,7 @@ from app.auth import Tenant
 from app.routes.bodies import IdempotencyKey, documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
+from app.routes.strict import STRICT
 from app.schemas.sweeps import (
     BackfillObject,
     ChangeList,
@@ -39,7 +40,7 @@ REMOVABLE = ("cron", "destination")
 
 
 def sweep_routes(*, sweeps: Sweeps, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1/sweeps", tags=["sweeps"])
+    router = APIRouter(prefix="/v1/sweeps", tags=["sweeps"], dependencies=STRICT)
     _add_sweeps(router, sweeps, caller)
     _add_switches(router, sweeps, caller)
     _add_runs(router, sweeps, caller)

@@ -9,6 +9,7 @@ from app.auth import Keys, Tenant
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
+from app.routes.strict import STRICT
 from app.schemas.tenants import AuditEntry, AuditList, KeyCreate, KeyList, KeyObject, KeyWithSecret
 from app.store.audit import AuditRow
 from app.store.keys import KeyRow
@@ -17,7 +18,7 @@ BODY_BYTES = 16 * 1024
 
 
 def tenant_routes(*, keys: Keys, audit: AuditLog, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["tenant"])
+    router = APIRouter(prefix="/v1", tags=["tenant"], dependencies=STRICT)
     read_body = json_body(KeyCreate, max_bytes=BODY_BYTES, empty=b"{}")
 
     @router.get("/keys")

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.auth import Tenant
 from app.routes.caller import Caller
+from app.routes.strict import STRICT
 from app.schemas.usage import UsageCost, UsageCounts, UsageReport, UsageRow
 from app.usage import PARTS, Line, Usage
 
@@ -13,7 +14,7 @@ Day = Annotated[str | None, Query(min_length=1, json_schema_extra={"format": "da
 
 
 def usage_routes(*, usage: Usage, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["tenant"])
+    router = APIRouter(prefix="/v1", tags=["tenant"], dependencies=STRICT)
 
     @router.get("/usage")
     def read_usage(

@@ -13,6 +13,7 @@ from app.posting import Posted
 from app.routes.bodies import documented, json_body
 from app.routes.caller import Caller
 from app.routes.render import ends, unix, unix_or_none
+from app.routes.strict import STRICT
 from app.schemas.webhooks import (
     DeliveryList,
     DeliveryObject,
@@ -42,7 +43,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 def webhook_routes(*, webhooks: Webhooks, caller: Caller) -> APIRouter:
-    router = APIRouter(prefix="/v1", tags=["webhooks"])
+    router = APIRouter(prefix="/v1", tags=["webhooks"], dependencies=STRICT)
     creation = json_body(EndpointCreate, max_bytes=MAX_BODY_BYTES)
     change = json_body(EndpointUpdate, max_bytes=MAX_BODY_BYTES, empty=b"{}")
     rotation = json_body(SecretRotate, max_bytes=MAX_BODY_BYTES, empty=b"{}")

@@ -57,6 +57,7 @@ class LabelledAnswer(BaseModel):
     notes: list[str]
     policy_version: str | None
     created_at: int
+    confidence: float | None = Field(description="how sure the model was of it, where that is known")
     review: ReviewObject | None
 
 

@@ -32,9 +32,13 @@ FILTERS: Mapping[str, str] = {
     "review": f"{REVIEW} = :review",
     "since": "l.created_at >= :since",
     "until": "l.created_at < :until",
+    "at_least": "l.confidence >= :at_least",
     "below": "l.confidence < :below",
-    "sweep_id": "l.batch_id IN (SELECT id FROM batches WHERE tenant_id = :tenant "
-    "AND metadata->>'vqueue_sweep' = :sweep_id)",
+    # One that was deleted is known by its id only.
+    "sweep": """l.batch_id IN (
+        SELECT id FROM batches WHERE tenant_id = :tenant AND metadata->>'vqueue_sweep' IN (
+            SELECT CAST(:sweep AS text) UNION ALL
+            SELECT id FROM sweeps WHERE tenant_id = :tenant AND name = :sweep AND deleted_at IS NULL))""",
 }
 GROUPS: Mapping[str, str] = {
     "label": "l.value",
@@ -109,7 +113,8 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
     below: float | None = None  # its confidence; those without one are left out
-    sweep_id: str | None = None
+    sweep: str | None = None
+    at_least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +149,7 @@ class LabelRow:
     note: str | None
     key_id: str | None
     reviewed_at: datetime | None
+    confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,7 @@ def list_labels(
             f"""
             SELECT l.job_id, l.field, l.place, l.value, l.batch_id, l.question, l.item, l.policy_version,
                    l.model, l.created_at, a.text, a.revision, a.notes, l.verdict, l.label, l.note, l.key_id,
-                   l.at
+                   l.at, l.confidence
             FROM (SELECT l.*, r.verdict, r.label, r.note, r.key_id, r.at FROM labels l {JOIN_REVIEWS}
                   WHERE {where} ORDER BY {NEWEST} LIMIT :limit) AS l
             JOIN answers a ON a.job_id = l.job_id ORDER BY {NEWEST}

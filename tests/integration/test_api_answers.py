@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.db import Sessions, transaction
+from app.ids import job_number
 from app.routes.answers import MOST_ANSWERS
 from app.store.retention import mark_batch
 from tests.labelled import SCHEMA, Labelled, counts, get, put, told
@@ -32,6 +33,7 @@ def test_an_entry_says_what_was_asked_and_answered(http: httpx.Client, found: di
     (entry,) = get(http, **EVERYTHING)["data"]
     assert entry.pop("created_at") == 1_795_348_800
     assert entry == {
+        "confidence": None,
         "id": found["large"],
         "object": "labelled_answer",
         "job_id": found["large"],
@@ -74,6 +76,62 @@ def test_each_filter_leaves_what_is_so(
 ) -> None:
     assert names(http, found, **query) == wanted
     assert get(http, "/count", **query)["total"] == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({"min_confidence": 0.5}, ["large", "new"]),
+        ({"max_confidence": 0.5}, ["old"]),
+        ({"min_confidence": 0.2, "max_confidence": 0.9}, ["new", "old"]),
+        ({"sweep": "sweep_1"}, ["large", "new"]),
+        ({"sweep": "nightly"}, ["large", "new"]),
+        ({"sweep": "nightly", "max_confidence": 0.9}, ["new"]),
+        ({"sweep": "other"}, []),
+    ],
+)
+def test_confidence_and_sweep_are_filters_too(
+    http: httpx.Client, found: dict[str, str], mine: Labelled, query: dict[str, Any], wanted: list[str]
+) -> None:
+    for name, confidence in {"large": 0.9, "new": 0.5, "old": 0.25}.items():
+        mine.rows.run(
+            "UPDATE labels SET confidence = :c WHERE job_id = :id", c=confidence, id=job_number(found[name])
+        )
+    mine.rows.run(
+        "UPDATE batches SET metadata = metadata || '{\"vqueue_sweep\": \"sweep_1\"}' WHERE id = 'b2'"
+    )
+    for id, name, tenant in (("sweep_1", "nightly", mine.rows.tenant), ("sweep_2", "other", "tenant_b")):
+        mine.rows.add_tenant(tenant)
+        mine.rows.run(
+            """
+            INSERT INTO sweeps (id, tenant_id, name, source, questions, policy_version, model, body, zone,
+                                completion_window, batch, alert_after_s)
+            VALUES (:id, :tenant, :name, '{}', '[]', 'v1', 'demo', '{}', 'UTC', '24h', '{}', 60)
+            """,
+            id=id,
+            name=name,
+            tenant=tenant,
+        )
+    assert names(http, found, **query) == wanted
+    assert get(http, "/count", **query)["total"] == len(wanted)
+    assert {entry["confidence"] for entry in get(http, item="1", label="green")["data"]} == {0.9}
+
+
+@pytest.mark.parametrize("path", ["", "/count", "/agreement", "/corrections"])
+def test_a_misspelt_filter_is_named(http: httpx.Client, path: str) -> None:
+    answer = http.get(f"/v1/answers{path}?lable=red")
+    assert told(answer) == (400, "unknown_parameter", "lable")
+    assert "label" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["usage", "sweeps", "image_clusters", "webhook_endpoints", "audit"])
+def test_other_lists_of_ours_name_it_too(http: httpx.Client, path: str) -> None:
+    assert http.get(f"/v1/{path}?surprise=1").json()["error"]["param"] == "surprise"
+
+
+@pytest.mark.parametrize("path", ["batches", "files", "models"])
+def test_lists_of_openai_s_contract_take_what_its_clients_send(http: httpx.Client, path: str) -> None:
+    assert http.get(f"/v1/{path}?surprise=1").status_code == 200
 
 
 def test_reviews_are_a_filter_too(http: httpx.Client, found: dict[str, str]) -> None:

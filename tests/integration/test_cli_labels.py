@@ -8,7 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
+from app.auth import Keys
 from app.cli.main import app
+from app.db import Sessions
 from tests.labelled import SCHEMA, Labelled
 
 Command = Callable[..., Result]
@@ -16,9 +18,8 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def run(api_url: str, api_key: str) -> Command:
-    environment = {"VQUEUE_URL": f"{api_url}/v1", "VQUEUE_API_KEY": api_key}
-
-    def command(*words: str) -> Result:
+    def command(*words: str, key: str = api_key) -> Result:
+        environment = {"VQUEUE_URL": f"{api_url}/v1", "VQUEUE_API_KEY": key}
         with capture_logs():  # the API writes its own to our output
             return CliRunner().invoke(app, list(words), env=environment)
 
@@ -55,6 +56,20 @@ def test_each_option_is_a_filter(run: Command, found: dict[str, str]) -> None:
     ]
     assert table(run("labels", "list", *words.split(), "--until", "2026-11-22")) == []
     assert table(run("labels", "list", "--field", "worn"))[0][0] == found["direct"]
+
+
+def test_agreement_is_a_line_for_each_pair_of_people(
+    run: Command, found: dict[str, str], db: Sessions
+) -> None:
+    ada, bo = [Keys(sessions=db).create(tenant="Ada", name=name) for name in ("a", "b")]
+    for key, label in ((ada, "blue"), (bo, "green")):
+        run("review", "confirm", found["new"], key=key.secret)
+        run("review", "overturn", found["old"], "--label", label, key=key.secret)
+    (line,) = table(run("review", "agreement", "--question", "colour"))
+    assert (line[:2], sorted(line[2:4])) == (["colour", ""], sorted([ada.id, bo.id]))
+    assert line[4:] == ["2", "1", "0.500", "0.33"]
+    assert table(run("review", "agreement", "--min-confidence", "0.5")) == []
+    assert table(run("review", "agreement", "--sweep", "nightly")) == []
 
 
 def test_a_long_list_is_read_page_by_page(
