@@ -3,7 +3,7 @@
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 # IANA's special-purpose registries and what clouds add. Own tables, since Python's differ by version.
-_PRIVATE_V4 = tuple(
+PRIVATE_V4 = tuple(
     IPv4Network(block)
     for block in (
         "0.0.0.0/8",
@@ -25,7 +25,7 @@ _PRIVATE_V4 = tuple(
     )
 )
 _PUBLIC_V6 = IPv6Network("2000::/3")
-_PRIVATE_V6 = tuple(IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "3ffe::/16", "3fff::/20"))
+PRIVATE_V6 = tuple(IPv6Network(block) for block in ("2001::/23", "2001:db8::/32", "3ffe::/16", "3fff::/20"))
 # What lies in these two is an IPv4 address and nothing else: IPv4-mapped, and NAT64 (RFC 6052).
 _CARRIERS = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 _SIX_TO_FOUR = IPv6Network("2002::/16")
@@ -39,7 +39,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, IPv4Address):
-        return not any(parsed in block for block in _PRIVATE_V4)
+        return not any(parsed in block for block in PRIVATE_V4)
     if parsed.scope_id is not None:
         return False
     carried = _carried_v4(parsed)
@@ -47,7 +47,7 @@ def is_public(address: str) -> bool:
         return False
     if any(parsed in block for block in _CARRIERS):
         return True
-    return parsed in _PUBLIC_V6 and not any(parsed in block for block in _PRIVATE_V6)
+    return parsed in _PUBLIC_V6 and not any(parsed in block for block in PRIVATE_V6)
 
 
 def literal_address(host: str) -> IPv4Address | IPv6Address | None:

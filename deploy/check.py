@@ -1,0 +1,120 @@
+"""`scripts/check-deploy`: what deploys vqueue, judged as far as that goes without Docker and a cluster."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import yaml
+
+from deploy import upgrade
+from deploy.compose import check_compose, read_compose, read_example
+from deploy.dockerfile import check_dockerfile
+from deploy.findings import Finding, Tree
+from deploy.kinds import check_kind
+from deploy.overlays import ROOT, BuildError, Overlay, build, overlay_names, secrets
+from deploy.pods import check_pods
+from deploy.replay import replay
+from deploy.wiring import check_wiring
+
+# Examples that no overlay holds.
+EXTERNAL = "k8s/examples/external-secret.yaml"
+NOT_RUN = "na"
+
+
+def check_overlay(overlay: Overlay) -> Iterator[Finding]:
+    """Every rule for one overlay."""
+    for manifest in overlay.manifests:
+        yield from check_kind(overlay.file, manifest)
+    yield from check_pods(overlay)
+    yield from check_wiring(overlay)
+
+
+def check_examples(external: Tree, example: Tree) -> Iterator[Finding]:
+    """The ExternalSecret makes the very Secret that the example is."""
+    yield from check_kind(EXTERNAL, external)
+    made = {one["secretKey"] for one in external["spec"]["data"]}
+    if (
+        made != set(example["stringData"])
+        or external["spec"]["target"]["name"] != example["metadata"]["name"]
+    ):
+        yield Finding(
+            EXTERNAL,
+            "ExternalSecret/vqueue.spec.data",
+            "it makes another Secret than k8s/examples/secret.yaml",
+            "give both the same name and keys",
+        )
+
+
+def check_manifests() -> tuple[int, list[Finding]]:
+    """How many manifests all overlays and examples hold, and what is wrong with them."""
+    external = yaml.safe_load((ROOT / EXTERNAL).read_text())
+    count, findings = 1, list(check_examples(external, secrets("gpu")[0]))
+    for name in overlay_names():
+        try:
+            overlay = build(name)
+        except BuildError as error:
+            findings.append(
+                Finding(f"k8s/overlays/{name}", "kustomization", str(error), "kubectl kustomize it")
+            )
+            continue
+        count += len(overlay.manifests)
+        findings += check_overlay(overlay)
+    return count, findings
+
+
+def triggers() -> str:
+    """How many triggers of KEDA read the truth, by `summary()` of deploy/triggers.py; else NOT_RUN."""
+    if find_spec("deploy.triggers") is None:
+        return NOT_RUN
+    summary: Callable[[], str] | None = getattr(importlib.import_module("deploy.triggers"), "summary", None)
+    return summary() if summary else NOT_RUN
+
+
+def upgraded(jobs: int) -> tuple[str, list[Finding]]:
+    """How many jobs an upgrade process by process loses; NOT_RUN where the old version is missing."""
+    with TemporaryDirectory(prefix="vqueue-upgrade-") as folder:
+        report = upgrade.check(Path(folder) / "ground", jobs=jobs)
+    if report is None:
+        return NOT_RUN, []
+    remedy = "docs/upgrades.md says what versions must leave one another"
+    return str(report.lost), [
+        Finding("deploy/upgrade.py", "drill", problem, remedy) for problem in report.problems
+    ]
+
+
+def replayed() -> list[Finding]:
+    """What the Dockerfile's steps come to; prints how many ran, and sizes."""
+    done = replay(("api", "flower"))
+    print(done.line)
+    return list(done.findings)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Judges what deploys vqueue.")
+    parser.add_argument(
+        "--quick", action="store_true", help="what takes seconds: nothing is installed or run"
+    )
+    parser.add_argument("--jobs", type=int, default=upgrade.JOBS, help="of the upgrade that is tried")
+    asked = parser.parse_args()
+    count, findings = check_manifests()
+    beside = [*check_compose(read_compose(), read_example()), *check_dockerfile()]
+    read, lost = NOT_RUN, NOT_RUN
+    if not asked.quick:
+        beside += replayed()
+        read = triggers()
+        lost, problems = upgraded(asked.jobs)
+        beside += problems
+    for finding in (*findings, *beside):
+        print(finding)
+    invalid = len({(one.file, one.field.split(".")[0]) for one in findings})
+    print(f"beside: findings={len(beside)}")
+    print(f"deploy: manifests={count} invalid={invalid} triggers={read} upgrade_lost={lost}")
+    sys.exit(bool(findings or beside))
+
+
+if __name__ == "__main__":
+    main()
