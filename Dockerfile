@@ -93,7 +93,9 @@ COPY --from=wheel /wheels /wheels
 COPY deploy/requirements.py pyproject.toml ./
 RUN python3 -m venv --without-pip --system-site-packages /opt/vqueue \
     && python3 requirements.py --beside worker gpu >beside.txt \
-    && python3 -m pip --python /opt/vqueue/bin/python install --requirement beside.txt \
+    && python3 -m pip freeze >all.txt \
+    && grep -E '^(torch|torchvision|transformers|tokenizers|fastapi|starlette|numpy|llguidance)==' all.txt >kept.txt \
+    && python3 -m pip --python /opt/vqueue/bin/python install --constraint kept.txt --requirement beside.txt \
     && python3 -m pip --python /opt/vqueue/bin/python install --no-deps /wheels/*.whl
 COPY --from=weights --chown=10001:10001 /weights /weights
 USER 10001:10001
