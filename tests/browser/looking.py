@@ -66,12 +66,12 @@ def width_too_much(page: Page) -> int:
     return page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
 
 
-def take_picture(page: Page, name: str) -> None:
+def take_picture(page: Page, name: str, *, most_px: int = MOST_PX) -> None:
     """Only where pictures are wanted."""
     if not PICTURES:
         return
     usual = page.viewport_size or {"width": 0, "height": 0}
-    height = min(page.evaluate("document.scrollingElement.scrollHeight"), MOST_PX)
+    height = min(page.evaluate("document.scrollingElement.scrollHeight"), most_px)
     page.set_viewport_size({"width": usual["width"], "height": height})
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_load_state("networkidle")

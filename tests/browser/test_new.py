@@ -48,7 +48,7 @@ def test_a_file_becomes_a_batch(page: Page, site: Site, size: str, tmp_path: Pat
     expect(preview).to_have_attribute("data-waits", "0")
     expect(preview.locator("tbody tr")).to_have_count(5)
     expect(preview.locator("td.cell", has_text="blue").first).to_be_visible()
-    take_picture(page, f"new-preview-{size}")
+    take_picture(page, f"new-preview-{size}", most_px=2400)
     assert grave_faults(page) == []
     assert width_too_much(page) <= 0
     page.get_by_label("Name of the batch").fill(f"Shelf, from a {size}")
