@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from app import tracing
 from app.actor import actor
 from app.answer_keys import CacheMode
 from app.config import Settings
@@ -103,7 +104,7 @@ class Batches:
         """
         request_hash = hash_wish(wish)
         refusal = self._limits.disk_refusal() if wish.dry_run else self._limits.refusal()
-        with transaction(self._sessions) as session:
+        with tracing.begin("create batch") as step, transaction(self._sessions) as session:
             # The first try may still be in the middle of its transaction.
             store.lock_submission(session, tenant_id, idempotency_key or request_hash)
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
@@ -112,6 +113,7 @@ class Batches:
             batch = earlier or self._add(session, tenant_id, wish, request_hash, idempotency_key)
             if along is not None:
                 along(session, batch.id)
+            step.note(batch=batch.id)
         if earlier is None:
             log.info("batch_submitted", batch=batch.id)
         return batch
@@ -200,6 +202,7 @@ class Batches:
             cache=chosen_cache(wish, self._cache),
             cascade=json.dumps(self.check_cascade(wish.cascade)) if wish.cascade is not None else None,
             near_distance=wish.near_distance,
+            trace=tracing.context(),
         )
         return store.insert_batch(session, new)
 

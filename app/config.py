@@ -191,6 +191,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = 8000
     metrics_port: int = 0  # of dispatcher, fetcher and worker; 0 switches it off
+    traces_endpoint: str = Field(default="", pattern=r"^(https?://.+)?$")  # OTLP over HTTP; empty is off
+    traces_share: float = Field(default=0.001, ge=0, le=1)  # of requests and of batches' jobs
     log_format: Literal["json", "console"] = "json"
     log_level: str = "INFO"
 

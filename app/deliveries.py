@@ -8,7 +8,7 @@ from threading import Condition
 
 import structlog
 
-from app import telemetry
+from app import telemetry, tracing
 from app.db import Sessions, transaction
 from app.errors import WorkError
 from app.persistence import TRIPS_AFTER, next_try, rest
@@ -76,7 +76,15 @@ class Deliveries:
 
     def _run(self, task: Task) -> None:
         try:
-            self._deliver(task)
+            with tracing.follow(
+                "deliver webhook",
+                task.trace,
+                kind="client",
+                event=task.event_id,
+                type=task.type,
+                attempt=task.attempt,
+            ):
+                self._deliver(task)
         except Exception:  # the top of a thread's work: the lease brings the message back
             telemetry.LOOP_FAULTS.labels("webhooks").inc()
             log.exception("delivery_unrecorded", delivery=task.id)
@@ -122,6 +130,7 @@ class Deliveries:
 
     def _told(self, task: Task, outcome: str, status: int | None) -> None:
         telemetry.WEBHOOKS.labels(outcome).inc()
+        tracing.note(outcome=outcome, **({} if status is None else {"http__response__status_code": status}))
         log.info(
             f"webhook_{outcome}",
             delivery=task.id,

@@ -8,10 +8,11 @@ from typing import Protocol
 import structlog
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import telemetry, tracing
 from app.answering import KnownAnswers, tell_given
 from app.config import Settings
 from app.db import Sessions, transaction
+from app.known import Sorted
 from app.planner import (
     Chunk,
     ChunkLimits,
@@ -27,6 +28,7 @@ from app.planner import (
 from app.queue import queue_name
 from app.reaper import Depths, Reaper
 from app.store import images, plans, workers
+from app.store.answer_cache import Given
 from app.visual_tokens import MIN_PIXELS, visual_tokens
 
 log = structlog.get_logger()
@@ -86,8 +88,9 @@ class Dispatcher:
             rows = self._images(session, candidates)
             found = self._answers.sort_out(session, candidates, rows)
             chunks = plan_chunks(self._ready_jobs(found.asked, rows), self._limits)
+            traces = {one.id: one.trace for one in candidates if one.trace}
             if chunks:
-                self._sender.send(chunks)
+                self._publish(chunks, traces)
                 plans.mark_queued(session, chunks, found.keys)
             # Last, as it locks batches: those that end their jobs would wait for the broker.
             given = self._answers.settle(session, found)
@@ -95,9 +98,15 @@ class Dispatcher:
             telemetry.CHUNKS_SENT.labels(queue_name(chunk.model, chunk.priority)).inc()
             telemetry.CHUNK_JOBS.observe(len(chunk.job_ids))
         tell_given(given, waiting=len(found.waiting))
+        _trace_known(found, given, traces)
         if chunks:
             log.info("chunks_sent", chunks=len(chunks), jobs=len(found.asked))
         return len(candidates)
+
+    def _publish(self, chunks: Sequence[Chunk], traces: Mapping[int, str]) -> None:
+        asked = {job_id: traces[job_id] for chunk in chunks for job_id in chunk.job_ids if job_id in traces}
+        with tracing.follow("publish chunk", asked, kind="producer") as step:
+            self._sender.send(_with_traces(chunks, step.contexts))
 
     def _candidates(self, session: Session) -> list[plans.Candidate]:
         if not plans.take_turn(session):
@@ -160,6 +169,24 @@ class Dispatcher:
             for model in {candidate.lane.model for candidate in candidates}
         }
         return [_ready_job(candidate, rows, budgets[candidate.lane.model]) for candidate in candidates]
+
+
+def _with_traces(chunks: Sequence[Chunk], traces: Mapping[int, str]) -> Sequence[Chunk]:
+    """Each with those of its own jobs."""
+    if not traces:
+        return chunks
+    return [
+        replace(chunk, traces={job_id: traces[job_id] for job_id in chunk.job_ids if job_id in traces})
+        for chunk in chunks
+    ]
+
+
+def _trace_known(found: Sorted, given: Given, traces: Mapping[int, str]) -> None:
+    """In their traces: who was given an answer that is kept, and who waits for one."""
+    waiting = {job_id for job_id, _ in found.waiting}
+    for name, job_ids in (("give answer", given.job_ids), ("await answer", waiting)):
+        with tracing.follow(name, {job_id: traces[job_id] for job_id in job_ids & traces.keys()}):
+            pass
 
 
 def _with(queued: Queued, saved: Sequence[plans.Candidate]) -> Queued:

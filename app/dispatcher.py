@@ -5,7 +5,7 @@ from threading import Event
 
 import structlog
 
-from app import heap, telemetry
+from app import heap, telemetry, tracing
 from app.config import Settings, read_settings
 from app.db import make_engine, make_sessions
 from app.deleter import Deleter
@@ -113,6 +113,7 @@ def serve(settings: Settings) -> None:
 def main() -> None:
     settings = read_settings()
     telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="dispatcher")
+    tracing.set_up(settings, role="dispatcher")
     serve(settings)
 
 

@@ -8,7 +8,7 @@ from threading import Event
 import structlog
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import telemetry, tracing
 from app.ahead import ahead
 from app.config import Settings
 from app.db import Sessions, transaction
@@ -64,7 +64,12 @@ class Finalize:
         if task is None:
             return False
         try:
-            with telemetry.stage("finalize"):
+            with (
+                telemetry.stage("finalize"),
+                tracing.follow(
+                    "finalize", task.trace, batch=task.id, completed=task.completed, failed=task.failed
+                ),
+            ):
                 self._finish(task)
         except Stopped:
             with transaction(self._sessions) as session:

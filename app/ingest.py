@@ -9,7 +9,7 @@ from threading import Event
 import structlog
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import telemetry, tracing
 from app.ahead import ahead
 from app.blocks import (
     BLOCK_LINES,
@@ -166,12 +166,8 @@ class Ingest:
 
     def _add(self, task: IngestTask, block: Block) -> IngestTask:
         """Make a block's lines rows; the task as it stands after it."""
-        kept = self._placer.keep(task.tenant_id, block.references())
-        with transaction(self._sessions) as session:
-            failed = self._insert(session, task, block, kept)
-            step = Step(block.bytes, block.count, len(block.lines), failed, len(failed), block.model)
-            if not store.advance(session, task, step, lease_s=self._settings.lease_s):
-                raise LostBatch
+        with tracing.follow("ingest", task.trace, batch=task.id, jobs=len(block.lines)):
+            step = self._write(task, block)
         return replace(
             task,
             bytes=task.bytes + step.bytes,
@@ -179,6 +175,15 @@ class Ingest:
             jobs=task.jobs + step.jobs,
             model=task.model or step.model,
         )
+
+    def _write(self, task: IngestTask, block: Block) -> Step:
+        kept = self._placer.keep(task.tenant_id, block.references())
+        with transaction(self._sessions) as session:
+            failed = self._insert(session, task, block, kept)
+            step = Step(block.bytes, block.count, len(block.lines), failed, len(failed), block.model)
+            if not store.advance(session, task, step, lease_s=self._settings.lease_s):
+                raise LostBatch
+        return step
 
     def _insert(self, session: Session, task: IngestTask, block: Block, kept: KeptImages) -> Sequence[JobRow]:
         """Copy a block's rows into the tables; those of them that are failed from the start."""
@@ -188,6 +193,7 @@ class Ingest:
         job_ids = store.draw_job_ids(session, len(block.lines))
         cascade = Cascade.of(task.cascade) if task.cascade else None
         rows = job_rows(block, job_ids, images, kept.unusable, task.cache, cascade)
+        rows = _followed(task, rows)
         store.copy_jobs(session, task, rows)
         return [row for row in rows if row.error is not None]
 
@@ -261,3 +267,12 @@ class Ingest:
             if rejections.fail_batch(session, task.id):
                 checks.forget_seen(session, task.id)
                 events.tell_end(session, task.id)
+
+
+def _followed(task: IngestTask, rows: list[JobRow]) -> list[JobRow]:
+    """Those that are followed with their traces."""
+    if not tracing.is_on():
+        return rows
+    runs = {row.line: row.id for row in rows if row.error is None}
+    traces = tracing.begin_jobs(task.id, runs, is_first=not task.jobs)
+    return [replace(row, trace=traces.get(row.line)) for row in rows] if traces else rows

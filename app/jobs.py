@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from sqlalchemy.orm import Session
 
+from app import tracing
 from app.actor import actor
 from app.answer_keys import CacheMode, canonical, is_repeatable, question_hash
 from app.blocks import encoded
@@ -117,7 +118,7 @@ class Jobs:
         self._check_room(tenant_id, request.model, terms)
         kept = self._placer.keep(tenant_id, request.images)
         _check_kept(request.images, kept, terms)
-        with transaction(self._sessions) as session:
+        with tracing.begin("create job", model=request.model) as step, transaction(self._sessions) as session:
             if terms.once is not None and (earlier := _find_made(session, terms.once)) is not None:
                 return earlier
             self._limits.check_jobs(session, tenant_id)
@@ -133,6 +134,7 @@ class Jobs:
             if terms.priority is Priority.INTERACTIVE:
                 waits = not all(image.stored for image in images)
                 notices.notify(session, notices.IMAGES if waits else notices.JOBS)
+            step.note(job=job_name(job_id))
         log.info("job_submitted", job=job_name(job_id), images=len(images))
         return job
 
@@ -236,6 +238,7 @@ def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage]
         priority=terms.priority,
         cache=terms.cache.bits if question else 0,
         question_hash=question,
+        trace=tracing.context(),
     )
 
 

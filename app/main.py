@@ -10,7 +10,7 @@ from importlib.metadata import version
 import uvicorn
 from fastapi import FastAPI
 
-from app import descriptors, heap, telemetry
+from app import descriptors, heap, telemetry, tracing
 from app.config import read_settings
 from app.console.rendering import Renderer
 from app.db import give_up_waiting
@@ -100,6 +100,7 @@ def build_app(services: Services) -> FastAPI:
 def main() -> None:
     settings = read_settings()
     telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="api")
+    tracing.set_up(settings, role="api")
     # The server stops gracefully on SIGTERM, and then raises it again: a stop that was asked for is no fault.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     give_up_waiting(ANSWER_WITHIN_S)

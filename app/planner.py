@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple, TypeVar
 
@@ -74,6 +74,7 @@ class Chunk:
     model: str
     job_ids: tuple[int, ...]
     priority: Priority = Priority.STANDARD
+    traces: Mapping[int, str] = field(default_factory=dict, compare=False)  # of those that are followed
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from app.states import Priority
 
 RUN_CHUNK = "vqueue.run_chunk"
 DEAD = "vqueue.dead"
+TRACES = "vqueue_traces"  # the header with the traces of jobs that are followed; few messages have it
 DEAD_LENGTH = 10_000  # chunks kept for a look; their jobs are safe in Postgres
 DELIVERY_LIMIT = 20  # deliveries of one chunk before RabbitMQ puts it aside
 CONFIRM_S = 10.0  # a broker that takes longer to confirm a window is taken for away
@@ -215,7 +216,14 @@ class ChunkSender:
                 uuid4().hex, RUN_CHUNK, args=[list(chunk.job_ids)], argsrepr=shown
             )
             self._celery.amqp.send_task_message(
-                line.producer, RUN_CHUNK, message, queue=queue, retry=False, mandatory=True, timeout=CONFIRM_S
+                line.producer,
+                RUN_CHUNK,
+                message,
+                queue=queue,
+                retry=False,
+                mandatory=True,
+                timeout=CONFIRM_S,
+                headers=_trace_header(chunk),
             )
             line.confirms.published()
         while line.confirms.outstanding:
@@ -252,6 +260,19 @@ class ChunkSender:
             self.close()
             message = f"The broker does not answer: {type(error).__name__}"
             raise TransientWork("broker_unavailable", message) from error
+
+
+def _trace_header(chunk: Chunk) -> dict[str, dict[str, str]] | None:
+    """Beside the ids, as a worker that knows nothing of it leaves it alone."""
+    return {TRACES: {str(job_id): trace for job_id, trace in chunk.traces.items()}} if chunk.traces else None
+
+
+def read_traces(header: object) -> dict[int, str]:
+    """What such a header says, without what is none of ours."""
+    pairs = header.items() if isinstance(header, dict) else ()
+    return {
+        int(job_id): trace for job_id, trace in pairs if str(job_id).isdecimal() and isinstance(trace, str)
+    }
 
 
 def count_dead(settings: Settings) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy.orm import Session
 
+from app import tracing
 from app.actor import actor
 from app.batches import Brake, chosen_brake, missing, submitted_before
 from app.db import Sessions, transaction
@@ -66,7 +67,7 @@ class Retries:
         """
         request_hash = hash_retry(batch_id, wish)
         refusal = self._limits.refusal()
-        with transaction(self._sessions) as session:
+        with tracing.begin("create batch", retry_of=batch_id) as step, transaction(self._sessions) as session:
             lock_submission(session, tenant_id, idempotency_key or request_hash)
             earlier = submitted_before(session, tenant_id, request_hash, idempotency_key, is_retry=is_retry)
             if earlier is not None:
@@ -77,6 +78,7 @@ class Retries:
             batch = insert_batch(session, new)
             details = {"retry_of": batch_id}
             audit.note(session, actor(), "batch.retried", batch.id, details, tenant_id=tenant_id)
+            step.note(batch=batch.id)
         log.info("batch_retried", batch=batch.id, retry_of=batch_id)
         return batch
 
@@ -166,4 +168,5 @@ def _new_batch(
         cache=old.cache,
         cascade=json.dumps(old.cascade) if old.cascade is not None else None,
         near_distance=old.near_distance,
+        trace=tracing.context(),
     )

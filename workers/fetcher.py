@@ -5,11 +5,12 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Condition, Event
 
 import structlog
 
-from app import telemetry
+from app import telemetry, tracing
 from app.config import Settings, read_settings
 from app.db import Sessions, make_engine, make_sessions, transaction
 from app.download import make_downloader
@@ -21,6 +22,7 @@ from app.states import GiveUp, RetryPolicy, TryAgain, after_error
 from app.store import images, pauses, quotas
 from app.store.images import FetchTask, StoredImage
 from app.store.notices import IMAGES, Listener
+from app.store.traces import read_waiting
 from app.waking import waking_loop
 from workers.hashing import THREADS, Hasher
 from workers.sources import SourceReader
@@ -76,6 +78,9 @@ class Fetcher:
                 active=active,
                 images_day=self._settings.quota_images_day,
             )
+            if claimed and tracing.is_on():
+                waiting = read_waiting(session, [task.id for task in claimed])
+                claimed = [replace(task, traces=waiting.get(task.id, {})) for task in claimed]
         for task in claimed:
             with self._changed:
                 self._active[task.host] += 1
@@ -105,8 +110,14 @@ class Fetcher:
 
     def fetch(self, task: FetchTask) -> None:
         """Download one image and record what came of it."""
-        with telemetry.stage("fetch"):
+        with (
+            telemetry.stage("fetch"),
+            tracing.follow(
+                "fetch", task.traces, image=task.id, kind_of_source=task.kind, attempt=task.attempt
+            ) as step,
+        ):
             outcome = self._outcome(task)
+            _say(step, outcome)
         with transaction(self._sessions) as session:
             match outcome:
                 case StoredImage():
@@ -153,6 +164,17 @@ class Fetcher:
         log.info("host_paused", host=host, seconds=round(seconds))
 
 
+def _say(step: tracing.Step, outcome: Outcome) -> None:
+    """What came of it, in the traces."""
+    match outcome:
+        case StoredImage():
+            step.note(bytes=outcome.bytes)
+        case GiveUp(code, _):
+            step.fail(code)
+        case again:
+            step.note(again_s=again.after_s)
+
+
 def serve(settings: Settings) -> None:
     """Fetch until SIGTERM or SIGINT, then let running downloads end."""
     stopping = Event()
@@ -196,6 +218,7 @@ def serve(settings: Settings) -> None:
 def main() -> None:
     settings = read_settings()
     telemetry.configure_logs(log_format=settings.log_format, level=settings.log_level, role="fetcher")
+    tracing.set_up(settings, role="fetcher")
     serve(settings)
 
 

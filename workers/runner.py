@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from app import telemetry
+from app import telemetry, tracing
 from app.config import Settings
 from app.db import Sessions, transaction
 from app.errors import FatalWork, InvalidWork, TransientWork, WorkError
@@ -30,6 +30,7 @@ from workers.recording import Outcome, Recorder
 from workers.requests import Uses, expect_uses, read_request
 from workers.shared_time import Meter
 from workers.telling import Teller
+from workers.timing import trace_answers, trace_outcomes
 from workers.warming import tell_warmth
 
 log = structlog.get_logger()
@@ -105,12 +106,14 @@ class Runner:
         held = _held(claimed)
         with self._leases.holding(held), self._telling(held):
             outcomes = self._outcomes(claimed)
+            trace_outcomes(outcomes)
             # Finished answers are kept until the leases end: then others may run the jobs again.
-            return self._through_outages(
-                "record",
-                lambda: self._recorder.record(claimed, outcomes),
-                left_s=lambda: self._leases.left_s(held),
-            )
+            with tracing.step("record"):
+                return self._through_outages(
+                    "record",
+                    lambda: self._recorder.record(claimed, outcomes),
+                    left_s=lambda: self._leases.left_s(held),
+                )
 
     @contextmanager
     def _telling(self, held: Sequence[Held]) -> Iterator[None]:
@@ -122,9 +125,11 @@ class Runner:
 
     def _claim(self, job_ids: Sequence[int]) -> list[ClaimedJob]:
         patience = time.monotonic() + self._settings.lease_s
-        claimed = self._through_outages(
-            "claim", lambda: self._claim_once(job_ids), left_s=lambda: patience - time.monotonic()
-        )
+        with tracing.step("claim") as step:
+            claimed = self._through_outages(
+                "claim", lambda: self._claim_once(job_ids), left_s=lambda: patience - time.monotonic()
+            )
+            step.note(jobs=len(claimed))
         waits = telemetry.STAGE_SECONDS.labels("queue")
         for job in claimed:
             waits.observe(job.waited_s)
@@ -135,10 +140,12 @@ class Runner:
         """One outcome for each job, whatever is raised on the way."""
         pictures = self._start_reading(claimed)
         with closing(Meter()) as meter:
-            with telemetry.stage("read"):
+            begun = time.monotonic()
+            with tracing.stage("read"):
                 answers = [self._submit(job, pictures, meter) for job in claimed]
             with telemetry.stage("engine"), self._watching(claimed, answers):
                 self._await(answers, meter)
+            trace_answers(claimed, answers, begun=begun)
         return [
             self._outcome(job, answer, meter.seconds(answer))
             for job, answer in zip(claimed, answers, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from celery import Celery, signals
 
-from app import heap, telemetry
+from app import heap, telemetry, tracing
 from app.config import Settings
 from app.db import Sessions, make_engine, make_sessions, transaction
 from app.images import image_limits
@@ -44,6 +44,7 @@ def worker_name() -> str:
 def serve(settings: Settings, pool: EnginePool) -> int:
     """Serve until SIGTERM; the exit code. The same for every engine: tests hand in fake ones."""
     worker = worker_name()
+    tracing.set_up(settings, role="worker")
     threads = settings.worker_threads * len(pool.residents)
     database = make_engine(
         settings.database_url.get_secret_value(),

@@ -6,8 +6,9 @@ from typing import Protocol
 from celery import Celery, Task
 from structlog.contextvars import bound_contextvars
 
+from app import tracing
 from app.planner import Lane
-from app.queue import RUN_CHUNK
+from app.queue import RUN_CHUNK, TRACES, read_traces
 
 
 class RunsChunks(Protocol):
@@ -22,7 +23,11 @@ def register(celery: Celery, runner: RunsChunks, lanes: Mapping[str, Lane]) -> N
 
     def run_chunk(task: Task, job_ids: list[int]) -> None:
         queue = (task.request.delivery_info or {}).get("routing_key", "")
-        with bound_contextvars(chunk=task.request.id):
+        traces = read_traces(task.request.get(TRACES))
+        followed = tracing.follow(
+            "run chunk", traces, kind="consumer", chunk=task.request.id, jobs=len(job_ids), queue=queue
+        )
+        with bound_contextvars(chunk=task.request.id), followed:
             runner.run([int(job_id) for job_id in job_ids], lanes.get(queue))
 
     celery.task(run_chunk, name=RUN_CHUNK, bind=True)

@@ -94,6 +94,7 @@ batches = Table(
     moment("cancelling_at"),
     moment("cancelled_at"),
     moment("ended_at"),  # whichever way
+    Column("trace", Text),  # the W3C traceparent of its creation, where it is followed
     # Gone for its owner; its rows and files are being removed.
     moment("deleted_at"),
     Index("ix_batches_tenant_id_created_at_id", "tenant_id", "created_at", "id"),

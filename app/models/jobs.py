@@ -62,6 +62,7 @@ jobs = Table(
     # Of a cascade's job: whom to ask if the first model is unsure, and what that one had said.
     Column("final_model", Text),
     Column("first_answer", JSON),
+    Column("trace", Text),  # the W3C traceparent of its creation, where it is followed
     Index(
         "ix_jobs_answer_key",
         "answer_key",

@@ -7,7 +7,7 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import telemetry
+from app import telemetry, tracing
 from app.actor import acting
 from app.errors import RequestError, Unavailable
 from app.routes.errors import Answering, as_request_error
@@ -38,13 +38,17 @@ class Edge:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.id), acting(exchange.id):
+        with (
+            structlog.contextvars.bound_contextvars(request_id=exchange.id),
+            acting(exchange.id),
+            exchange.followed() as step,
+        ):
             self._open += 1
             try:
                 await self._run(scope, receive, exchange)
             finally:
                 self._open -= 1
-                exchange.report()
+                exchange.report(step)
 
     async def _run(self, scope: Scope, receive: Receive, exchange: "Exchange") -> None:
         try:
@@ -86,9 +90,18 @@ class Exchange:
             self._observe()
         await self._send(message)
 
-    def report(self) -> None:
+    def followed(self) -> tracing.Stepping:
+        """The request in its trace, if it has one."""
+        if self._scope["path"] in QUIET:
+            return tracing.NOTHING
+        given = (value for name, value in self._scope["headers"] if name == b"traceparent")
+        return tracing.request(next(given, b"").decode("latin-1") or None)
+
+    def report(self, step: tracing.Step) -> None:
         if self._scope["path"] in QUIET:
             return
+        if step.strands:
+            self._trace(step)
         log.info(
             "request",
             method=self._scope["method"],
@@ -98,11 +111,28 @@ class Exchange:
             ms=round((time.perf_counter() - self._started) * 1000, 1),
         )
 
+    def _trace(self, step: tracing.Step) -> None:
+        method, route = self._method(), self._route()
+        step.rename(f"{method} {route}")
+        step.note(
+            http__request__method=method,
+            http__route=route,
+            http__response__status_code=self.status,
+            request=self.id,
+        )
+        if tenant := self._scope.get("state", {}).get("tenant"):
+            step.note(tenant=tenant)
+        if self.status >= 500:
+            step.fail(str(self.status))
+
     def _observe(self) -> None:
         seconds = time.perf_counter() - self._started
-        # A made-up method must not make a series of its own.
-        method = self._scope["method"] if self._scope["method"] in METHODS else "other"
+        method = self._method()
         telemetry.HTTP_SECONDS.labels(method, self._route(), str(self.status)).observe(seconds)
+
+    def _method(self) -> str:
+        """A made-up one must not make a series of its own."""
+        return self._scope["method"] if self._scope["method"] in METHODS else "other"
 
     def _route(self) -> str:
         """The route's pattern, so that ids neither fill the metrics nor stand in the logs."""

@@ -55,6 +55,7 @@ class NewBatch:
     cache: CacheMode = CacheMode.OFF
     cascade: str | None = None  # JSON
     near_distance: int | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,12 @@ def insert_batch(session: Session, batch: NewBatch) -> BatchRow:
                                  metadata, output_expires_after_s, request_hash, idempotency_key, priority,
                                  brake_share, brake_after, retry_of, retry_states, input_table,
                                  is_dry_run, is_strict, cache, cascade,
-                                 near_distance, expires_at)
+                                 near_distance, trace, expires_at)
             VALUES (:id, :tenant_id, :key_id, 'validating', :endpoint, :input_file_id, :completion_window,
                     CAST(:metadata AS jsonb), :output_expires_after_s, :request_hash, :idempotency_key,
                     :priority, :brake_share, :brake_after, :retry_of, CAST(:retry_states AS text[]),
                     CAST(:input_table AS json), :is_dry_run, :is_strict, :cache,
-                    CAST(:cascade AS json), :near_distance,
+                    CAST(:cascade AS json), :near_distance, :trace,
                     now() + :window_s * interval '1 second')
             RETURNING *, {SEEN}
             """  # noqa: S608 - a piece of our own

@@ -42,6 +42,7 @@ class Copy:
     image_ids: Sequence[int]
     waiting_on: frozenset[int] = frozenset()
     error: LineError | None = None
+    trace: str | None = None
 
     @property
     def line(self) -> int:
@@ -103,17 +104,18 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
             INSERT INTO jobs (id, tenant_id, batch_id, line, custom_id, model, priority, state, prompt,
                               params, image_ids, image_group, waiting_on, deadline, error_code,
                               error_message, finished_at, cache, question_hash,
-                              final_model)
+                              final_model, trace)
             SELECT c.id, :tenant, :batch, old.line, old.custom_id, c.model, :priority, c.state,
                    old.prompt, old.params, CAST(c.images AS bigint[]), c.image_group, c.waiting_on, :deadline,
                    c.code, c.message, CASE WHEN c.state = 'failed' THEN now() END,
                    CASE WHEN :is_shadow THEN 0 ELSE old.cache % :vain END,
-                   old.question_hash, CASE WHEN NOT :is_shadow THEN old.final_model END
+                   old.question_hash, CASE WHEN NOT :is_shadow THEN old.final_model END,
+                   c.trace
             FROM unnest(CAST(:ids AS bigint[]), CAST(:olds AS bigint[]), CAST(:states AS text[]),
                         CAST(:images AS text[]), CAST(:groups AS bigint[]), CAST(:waits AS int[]),
                         CAST(:codes AS text[]), CAST(:messages AS text[]),
-                        CAST(:models AS text[]))
-                 AS c(id, old_id, state, images, image_group, waiting_on, code, message, model)
+                        CAST(:models AS text[]), CAST(:traces AS text[]))
+                 AS c(id, old_id, state, images, image_group, waiting_on, code, message, model, trace)
             JOIN jobs old ON old.id = c.old_id
             """
         ),
@@ -134,6 +136,7 @@ def insert_copies(session: Session, task: IngestTask, copies: Sequence[Copy]) ->
             "waits": [len(copy.waiting_on) for copy in copies],
             "codes": [copy.error.code if copy.error else None for copy in copies],
             "messages": [copy.error.message if copy.error else None for copy in copies],
+            "traces": [copy.trace for copy in copies],
         },
     )
     insert_waits(session, [(image_id, copy.id) for copy in copies for image_id in copy.waiting_on])

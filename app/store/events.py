@@ -43,6 +43,7 @@ class Task:
     tries: int
     age_s: float
     failures: int  # of the endpoint, in a row
+    trace: str | None = None  # of the batch that it tells of
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,9 @@ def claim(
                           d.created_at)
             SELECT taken.id, taken.endpoint_id, taken.event_id, e.type, e.body, one.url, taken.attempt,
                    taken.tries,
-                   extract(epoch FROM now() - taken.created_at)::float AS age_s, one.failures
+                   extract(epoch FROM now() - taken.created_at)::float AS age_s, one.failures,
+                   (SELECT b.trace FROM batches b
+                    WHERE e.type LIKE 'batch.%' AND b.id = e.body->'data'->>'id') AS trace
             FROM taken JOIN webhook_events e ON e.id = taken.event_id
                        JOIN webhook_endpoints one ON one.id = taken.endpoint_id
             """

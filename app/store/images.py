@@ -1,7 +1,7 @@
 """Images that jobs refer to: wished for, fetched once, stored under their content hash."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,6 +58,7 @@ class FetchTask:
     attempt: int  # fences the result: grows with every claim
     tries: int  # what the retry policy counts: attempts less those that an outage of ours ended
     is_counted: bool = False  # it comes from elsewhere, and its tenant may have so many a day
+    traces: Mapping[int, str] = field(default_factory=dict, compare=False)  # of the jobs that wait for it
 
 
 @dataclass(frozen=True)

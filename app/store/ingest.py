@@ -19,7 +19,7 @@ from app.store.quotas import QuotaUse
 JOB_COLUMNS = (
     "id, tenant_id, batch_id, line, custom_id, model, state, prompt, params, image_ids, image_group, "
     "waiting_on, deadline, priority, error_code, error_message, error_param, finished_at, cache, "
-    "question_hash, final_model"
+    "question_hash, final_model, trace"
 )
 COPY_JOBS = f"COPY jobs ({JOB_COLUMNS}) FROM STDIN"
 COPY_WAITS = "COPY job_waits (image_id, job_id) FROM STDIN"
@@ -67,6 +67,7 @@ class IngestTask:
     cascade: Mapping[str, Any] | None = None  # as app.cascade reads it
     near_distance: int | None = None
     shadow: Mapping[str, Any] | None = None  # of a shadow batch: `model`, `other` and `share`
+    trace: str | None = None
 
 
 class EndedRow(Protocol):
@@ -97,6 +98,7 @@ class JobRow:
     error: LineError | None = None
     question_hash: bytes | None = None  # where the answer cache may be used
     final_model: str | None = None  # where `model` is the one that a cascade asks first
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def take_batch(session: Session, *, lease_s: float) -> IngestTask | None:
             RETURNING b.id, b.tenant_id, b.endpoint, b.model, b.expires_at, b.total AS jobs,
                       b.ingested_bytes AS bytes, b.ingested_lines AS lines,
                       b.errors IS NOT NULL AS is_rejected, b.status <> 'validating' AS is_closed,
-                      b.is_dry_run, b.is_strict, b.report, b.cache, b.cascade, b.near_distance,
+                      b.is_dry_run, b.is_strict, b.report, b.cache, b.cascade, b.near_distance, b.trace,
                       b.priority, b.retry_of, b.retry_states, b.input_file_id, b.input_table AS "table",
                       (SELECT f.object_key FROM files f
                        WHERE f.id = b.input_file_id AND f.tenant_id = b.tenant_id) AS object_key,
@@ -341,6 +343,7 @@ def _job_text(shared: _Shared, row: JobRow) -> str:
         shared.cache if row.question_hash else "0",
         f"\\\\x{row.question_hash.hex()}" if row.question_hash else _NULL,
         _escaped(row.final_model),
+        row.trace or _NULL,
     )
     return "\t".join(values) + "\n"
 

@@ -32,6 +32,7 @@ class NewJob:
     key_id: str | None = None
     cache: int = 0  # bits of app.answer_keys
     question_hash: bytes | None = None
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,11 @@ def insert_job(session: Session, job: NewJob) -> int:
         text(
             """
             INSERT INTO jobs (tenant_id, key_id, custom_id, model, priority, state, prompt, params, image_ids,
-                              image_group, waiting_on, deadline, cache, question_hash)
+                              image_group, waiting_on, deadline, cache, question_hash,
+                              trace)
             VALUES (:tenant_id, :key_id, :custom_id, :model, :priority, :state, CAST(:prompt AS json),
                     CAST(:params AS json), CAST(:image_ids AS bigint[]), :image_group, :waiting_on, :deadline,
-                    :cache, :question_hash)
+                    :cache, :question_hash, :trace)
             RETURNING id
             """
         ),
@@ -119,6 +121,7 @@ def insert_job(session: Session, job: NewJob) -> int:
             "deadline": job.deadline,
             "cache": job.cache,
             "question_hash": job.question_hash,
+            "trace": job.trace,
         },
     ).scalar_one()
     insert_waits(session, [(image_id, job_id) for image_id in set(job.waiting_image_ids)])

@@ -30,7 +30,7 @@ OF_BATCH = f"batch_id = source.batch_id AND model = w.model AND {DUE}"
 DIRECT = f"""source.batch_id IS NULL AND batch_id IS NULL AND tenant_id = w.tenant
                         AND model = w.model AND priority = w.priority AND {DUE}"""
 ORDERED = """image_group, id, image_ids, alone, cache, question_hash, final_model,
-             first_answer IS NOT NULL AS escalated"""
+             first_answer IS NOT NULL AS escalated, trace"""
 NEXT = "ORDER BY image_group, id LIMIT w.cap FOR UPDATE SKIP LOCKED"
 
 
@@ -47,6 +47,7 @@ class Candidate:
     question_hash: bytes | None = None
     final_model: str | None = None  # where its model is the one that a cascade asks first
     escalated: bool = False  # where that one was unsure
+    trace: str | None = None  # that follows it
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -199,7 +200,7 @@ def lock_saved(session: Session, lanes: Collection[Lane], *, limit: int) -> list
             SELECT j.tenant_id, j.model,
                    CASE WHEN {IS_NEAR} THEN 'standard' ELSE j.priority END AS priority,
                    j.id, j.image_ids, j.alone, j.cache, j.question_hash, j.final_model,
-                   j.first_answer IS NOT NULL AS escalated
+                   j.first_answer IS NOT NULL AS escalated, j.trace
             FROM jobs j LEFT JOIN batches b ON b.id = j.batch_id
             WHERE j.state = 'ready' AND j.alone AND (j.not_before IS NULL OR j.not_before <= now())
               AND (j.batch_id IS NULL
@@ -249,9 +250,9 @@ def mark_queued(
 
 def _candidate(of_job: Sequence[Any], lane: Lane, tenant_id: str) -> Candidate:
     """By place, in the order of ORDERED: to read columns by their names costs as much as the rest."""
-    job_id, image_ids, alone, cache, question, final_model, escalated = of_job
+    job_id, image_ids, alone, cache, question, final_model, escalated, trace = of_job
     return Candidate(
-        job_id, lane, image_ids, alone, tenant_id, cache, _bytes(question), final_model, escalated
+        job_id, lane, image_ids, alone, tenant_id, cache, _bytes(question), final_model, escalated, trace
     )
 
 

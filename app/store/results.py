@@ -21,6 +21,7 @@ class FinalizeTask:
     completed: int
     failed: int
     output_expires_after_s: int | None
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None
                   AND completed + failed >= total AND total <= coalesce(:most, total)
                   AND (lease_until IS NULL OR lease_until <= now())
                 ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-            RETURNING id, tenant_id, endpoint, ending, completed, failed, output_expires_after_s
+            RETURNING id, tenant_id, endpoint, ending, completed, failed, output_expires_after_s, trace
             """
         ),
         {"lease": lease_s, "most": most_jobs},
@@ -69,6 +70,7 @@ def take_ended(session: Session, *, lease_s: float, most_jobs: int | None = None
         completed=row.completed,
         failed=row.failed,
         output_expires_after_s=row.output_expires_after_s,
+        trace=row.trace,
     )
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,17 @@ def image(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def submit(cluster: Cluster, lines: Sequence[dict[str, Any]]) -> Batch:
+def submit(
+    cluster: Cluster, lines: Sequence[dict[str, Any]], headers: Mapping[str, str] | None = None
+) -> Batch:
     client = cluster.client()
     content = "".join(json.dumps(row) + "\n" for row in lines).encode()
     file = client.files.create(file=("jobs.jsonl", content), purpose="batch")
     return client.batches.create(
-        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
+        input_file_id=file.id,
+        endpoint="/v1/chat/completions",
+        completion_window="24h",
+        extra_headers=headers,
     )
 
 

@@ -169,6 +169,19 @@ class Note(StrEnum):
 
 
 @dataclass(frozen=True)
+class Times:
+    """When a request came and ended, had its first token, and joined the step that gave it, if that is said.
+
+    On the clock of `time.monotonic()`.
+    """
+
+    arrived: float
+    ended: float
+    first: float | None = None
+    joined: float | None = None
+
+
+@dataclass(frozen=True)
 class Answer:
     """`text` begins with the model's reasoning, marked, where it has any, also where the prompt opens it."""
 
@@ -177,6 +190,7 @@ class Answer:
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] | None = None
     notes: tuple[Note, ...] = ()
+    times: Times | None = field(default=None, compare=False)
 
 
 class Engine(Protocol):

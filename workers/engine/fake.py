@@ -5,9 +5,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 from app.errors import TransientWork
-from workers.engine.base import Answer, Request, Usage, texts
+from workers.engine.base import Answer, Request, Times, Usage, texts
 
 
 def echo(request: Request) -> str:
@@ -60,7 +61,7 @@ class FakeEngine:
             future.set_exception(TransientWork("engine_closed", "the engine is closed"))
             return future
         self.submitted.append(request)
-        self._pool.submit(self._run, request, future)
+        self._pool.submit(self._run, request, future, time.monotonic())
         return future
 
     def close(self) -> None:
@@ -70,7 +71,7 @@ class FakeEngine:
             self._gate.set()
         self._pool.shutdown()
 
-    def _run(self, request: Request, future: Future[Answer]) -> None:
+    def _run(self, request: Request, future: Future[Answer], arrived: float) -> None:
         if not future.set_running_or_notify_cancel():
             return
         if self._closed:
@@ -82,9 +83,10 @@ class FakeEngine:
                 TransientWork("job_timeout", "the deadline passed before the request joined")
             )
         else:
-            self._join(request, future)
+            self._join(request, future, arrived)
 
-    def _join(self, request: Request, future: Future[Answer]) -> None:
+    def _join(self, request: Request, future: Future[Answer], arrived: float) -> None:
+        joined = time.monotonic()
         self.joined.append(request)
         if self._gate is not None:
             self._gate.wait()
@@ -93,13 +95,15 @@ class FakeEngine:
                 image.load()
             found = self._answer(request)
             answer = found if isinstance(found, Answer) else _stopped(request, found)
+            first = time.monotonic()
             if request.on_text is not None:
                 for piece in self._pieces(answer.text):
                     request.on_text(piece)
         except Exception as error:  # whatever a test wants to see raised travels to the caller
             future.set_exception(error)
         else:
-            future.set_result(answer)
+            times = Times(arrived, time.monotonic(), first, joined)
+            future.set_result(replace(answer, times=times))
 
 
 def _stopped(request: Request, text: str) -> Answer:

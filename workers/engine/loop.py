@@ -5,11 +5,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from app.errors import WorkError
-from workers.engine.base import Answer, Observer, Request
+from workers.engine.base import Answer, Observer, Request, Times
 from workers.engine.failures import engine_closed, fail, job_timeout, step_failed
 
 T = TypeVar("T")
@@ -17,14 +17,18 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Ticket:
-    """A request on its way; `begun` once a part of its answer is there: then a close lets it end."""
+    """A request on its way; `first` is when the first part of its answer came: then a close lets it end."""
 
     request: Request
     future: Future[Answer]
     arrived: float
-    begun: bool = False
+    first: float | None = None
     stopped: WorkError | None = None
     task: asyncio.Task[None] | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self.first is not None
 
     def stop(self, error: WorkError) -> None:
         """On the loop's thread: end the coroutine, which frees what it holds elsewhere."""
@@ -115,7 +119,8 @@ class RequestLoop:
             fail(ticket.future, ticket.stopped or step_failed(error))
         else:
             if ticket.future.set_running_or_notify_cancel():
-                ticket.future.set_result(answer)
+                times = Times(ticket.arrived, time.monotonic(), ticket.first)
+                ticket.future.set_result(replace(answer, times=times))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -130,8 +135,8 @@ class RequestLoop:
 
     def _begin(self, ticket: Ticket) -> None:
         if not ticket.begun:
-            ticket.begun = True
-            self._observer.waited(seconds=time.monotonic() - ticket.arrived)
+            ticket.first = time.monotonic()
+            self._observer.waited(seconds=ticket.first - ticket.arrived)
 
     def _soon(self, act: Callable[[], object]) -> bool:
         try:

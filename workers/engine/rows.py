@@ -23,6 +23,8 @@ class Row:
     own: int = 0
     cached: int = 0  # prompt tokens that somebody else computed
     pin: Node | None = None  # held since the request was prepared, until it has joined
+    joined: float = 0.0  # time.monotonic(), as is `first`: when it had its first token
+    first: float = 0.0
 
     @property
     def start(self) -> int:

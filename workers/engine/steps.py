@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from app.errors import FatalWork, WorkError
 from workers.engine import forward
-from workers.engine.base import Answer, Observer
+from workers.engine.base import Answer, Observer, Times
 from workers.engine.encoder import Encoder
 from workers.engine.failures import (
     fail,
@@ -120,7 +120,7 @@ class Steps:
             opening=prepared.prompt.opening if matcher is None else "",
         )
         generation.notes += prepared.notes
-        return Row(prepared, generation, pin=prepared.pin)
+        return Row(prepared, generation, pin=prepared.pin, joined=time.monotonic())
 
     def _attempt(self, decoding: Sequence[Row], joining: Sequence[Row]) -> None:
         """Run a step; on failure its halves, down to rows alone, so that a fault costs its own row only."""
@@ -215,6 +215,8 @@ class Steps:
     def _accept(self, row: Row, token: int, logits: torch.Tensor) -> None:
         fresh = not row.generation.tokens
         row.own += 0 if fresh else 1
+        if fresh:
+            row.first = time.monotonic()
         try:
             done = row.generation.accept(token, logits)
             answer = row.generation.answer(cached_tokens=row.cached) if done else None
@@ -224,7 +226,8 @@ class Steps:
         if answer is not None:
             self._running.keep_answer(row)
             self._running.leave(row)
-            _succeed(row.prepared.future, answer)
+            times = Times(row.prepared.arrived, time.monotonic(), row.first, row.joined)
+            _succeed(row.prepared.future, replace(answer, times=times))
 
     def _fail(self, row: Row, error: BaseException, *, spoiled: bool = False) -> None:
         """End a row whose step went well for others; `spoiled` if its KV may hold what is no number."""
