@@ -62,8 +62,10 @@ def _grave(violations: list[dict[str, list[dict[str, str]]]]) -> list[str]:
 
 
 def width_too_much(page: Page) -> int:
-    """How many pixels a page is wider than its window."""
-    return page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    """How many pixels a page is wider than its screen; a phone's window itself grows with what is in it."""
+    return (
+        page.evaluate("document.scrollingElement.scrollWidth") - (page.viewport_size or {"width": 0})["width"]
+    )
 
 
 def take_picture(page: Page, name: str, *, most_px: int = MOST_PX) -> None:
