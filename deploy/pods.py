@@ -88,6 +88,10 @@ def _pod_needs(file: str, pod: Pod) -> Iterator[Finding]:
         ("priorityClassName", bool(spec.get("priorityClassName")), "name vqueue-control or vqueue-work"),
         ("terminationGracePeriodSeconds", "terminationGracePeriodSeconds" in spec, "say how long, and why"),
     ]
+    if pod.owner["spec"].get("volumeClaimTemplates"):
+        # Else each mount opens all files to the group, and servers that want theirs closed do not start.
+        policy = spec.get("securityContext", {}).get("fsGroupChangePolicy")
+        rules.append(("fsGroupChangePolicy", policy == "OnRootMismatch", "set it to OnRootMismatch"))
     for key, holds, remedy in rules:
         if not holds:
             yield Finding(file, f"{pod.field}.{key}", "it is left to the cluster's default", remedy)

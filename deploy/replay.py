@@ -99,6 +99,7 @@ class Builder:
         self._root = folder / "root"
         self._kept = folder / "kept"
         self._python = folder / "python"
+        self._is_fresh = False
         self._built: set[str] = set()
         self.steps = 0
         self.left_out: list[str] = []
@@ -115,7 +116,6 @@ class Builder:
         for other in self._needs(stage):
             self.build(other)
         self._lay_out(stage)
-        self._fresh_python()
         at, variables = self._root / "srv", dict[str, str]()
         for one in [*self._below(stage), stage]:
             for step in one.steps:
@@ -126,6 +126,8 @@ class Builder:
                     variables |= self._variables(step)
         for step in stage.steps:
             self._step(name, step, at, variables)
+        if any(step.word == "RUN" and "pip install" in step.rest for step in stage.steps):
+            self._is_fresh = False
         self._kept.mkdir(exist_ok=True)
         self._root.rename(self.layer(name))
         self._built.add(name)
@@ -169,11 +171,14 @@ class Builder:
         else:
             self._root.mkdir(parents=True)
 
-    def _fresh_python(self) -> None:
+    def _provide_python(self) -> None:
         """The base image's own Python, without what stages before have installed there."""
+        if self._is_fresh:
+            return
         if self._python.exists():
             shutil.rmtree(self._python)
         self._run_command([sys.executable, "-m", "venv", str(self._python)], ROOT, dict(os.environ))
+        self._is_fresh = True
 
     def _variables(self, step: Step) -> dict[str, str]:
         pairs = (word.partition("=") for word in shlex.split(step.rest))
@@ -188,8 +193,10 @@ class Builder:
         self.steps += 1
         if step.word == "COPY":
             self._copy(step.rest, at)
-        else:
-            self._run(step.rest, at, variables)
+            return
+        if re.search(r"\b(python|pip|hf)\b", step.rest):
+            self._provide_python()
+        self._run(step.rest, at, variables)
 
     def _copy(self, rest: str, at: Path) -> None:
         words = shlex.split(rest)
@@ -199,6 +206,8 @@ class Builder:
         to = self._moved_path(target) if target.startswith("/") else at / target
         for source in sources:
             path = origin / source.lstrip("/")
+            if not path.exists():
+                raise Failed(f"`COPY {rest}`: there is no {source}")
             if path.is_dir():
                 shutil.copytree(path, to, symlinks=True, dirs_exist_ok=True, ignore=_not_sent)
             else:

@@ -82,6 +82,12 @@ EVERYWHERE = [{"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 44
         # What our processes need.
         (API, (*POD, "automountServiceAccountToken"), True, "automountServiceAccountToken"),
         (API, (*POD, "enableServiceLinks"), GONE, "enableServiceLinks"),
+        (
+            "StatefulSet/postgres",
+            (*POD, "securityContext", "fsGroupChangePolicy"),
+            GONE,
+            "fsGroupChangePolicy",
+        ),
         (API, (*CONTAINER, "image"), "vqueue-api:latest", "containers[api].image"),
         (API, (*CONTAINER, "resources", "limits", "memory"), GONE, "resources.limits.memory"),
         (API, (*CONTAINER, "livenessProbe"), GONE, "livenessProbe"),
