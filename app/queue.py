@@ -33,8 +33,16 @@ VISIBILITY_S = 3600
 
 def queue_name(model: str, priority: Priority = Priority.STANDARD) -> str:
     """The queue of one model's chunks of one class; a colon is in no model's part of it."""
-    name = f"vqueue.run.{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}"
+    name = f"vqueue.run.{_plain(model)}"
     return name if priority is Priority.STANDARD else f"{name}:{priority}"
+
+
+def held_key(models: Sequence[str]) -> str:
+    """On Redis, the hash of the chunks that workers of these models hold.
+
+    Kombu's own name would be one for all models, and a busy one would keep the workers of all others up.
+    """
+    return f"vqueue.held.{'+'.join(_plain(model) for model in models)}"
 
 
 def is_amqp(broker_url: str) -> bool:
@@ -75,14 +83,6 @@ def make_celery(settings: Settings) -> Celery:
     broker_url = settings.broker_url.get_secret_value()
     amqp = is_amqp(broker_url)
     celery = Celery("vqueue", broker=broker_url)
-    redis_options = {
-        "visibility_timeout": VISIBILITY_S,
-        "unacked_restore_interval": 1,
-        "unacked_restore_throttle": 1,
-        "socket_timeout": 10,
-        "socket_connect_timeout": 5,
-        "socket_keepalive": True,
-    }
     celery.conf.update(
         accept_content=["json"],
         task_serializer="json",
@@ -105,10 +105,29 @@ def make_celery(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_heartbeat=30,
-        broker_transport_options={"confirm_publish": False} if amqp else redis_options,
+        broker_transport_options={"confirm_publish": False} if amqp else _redis_options(settings),
         broker_use_ssl=_tls(broker_url),
     )
     return celery
+
+
+def _redis_options(settings: Settings) -> dict[str, object]:
+    held = held_key(settings.resident_models)
+    return {
+        "unacked_key": held,
+        "unacked_index_key": f"{held}:index",
+        "unacked_mutex_key": f"{held}:mutex",
+        "visibility_timeout": VISIBILITY_S,
+        "unacked_restore_interval": 1,
+        "unacked_restore_throttle": 1,
+        "socket_timeout": 10,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+    }
+
+
+def _plain(model: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", model)
 
 
 def _tls(broker_url: str) -> dict[str, object] | None:

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from referencing import Registry, Resource
 
+from deploy import keda
 from deploy.findings import Finding, Tree, title
 from deploy.overlays import ROOT
 
@@ -91,7 +92,8 @@ def check_external_secret(file: str, manifest: Tree) -> Iterator[Finding]:
     yield from _mistakes(file, manifest, _external_secret(), "External Secrets Operator")
 
 
-# For kinds that operators bring. KEDA's are judged in deploy/keda.py.
+# For kinds that operators bring.
 CHECKS: dict[str, Callable[[str, Tree], Iterator[Finding]]] = {
     "external-secrets.io/v1/ExternalSecret": check_external_secret,
+    **keda.CHECKS,
 }

@@ -13,6 +13,7 @@ from deploy.findings import Tree, title
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = Path("k8s/examples/secret.yaml")
+KEDA_EXAMPLE = Path("k8s/examples/keda-secret.yaml")
 # Where the Secrets of each overlay come from: the script that makes them with the servers, or the example.
 SECRETS: Mapping[str, Sequence[str] | Path] = {
     "cpu-demo": ("k8s/secret.sh", "rabbitmq"),
@@ -100,7 +101,7 @@ def secrets(name: str) -> list[Tree]:
     """The Secrets that are made before the overlay is applied, with `stringData`."""
     source = SECRETS[name]
     if isinstance(source, Path):
-        return list(yaml.safe_load_all((ROOT / source).read_text()))
+        return [yaml.safe_load((ROOT / path).read_text()) for path in (source, KEDA_EXAMPLE)]
     done = subprocess.run(source, cwd=ROOT, capture_output=True, text=True, check=True)
     return list(yaml.safe_load_all(done.stdout))
 

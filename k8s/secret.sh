@@ -6,8 +6,17 @@ set -euo pipefail
 word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 postgres=$(word) rabbitmq=$(word) valkey=$(word) s3=$(word)
 case "${1:-}" in
-    rabbitmq) broker=amqp://vqueue:$rabbitmq@rabbitmq:5672// ;;
-    valkey) broker=redis://:$valkey@valkey-broker:6379/0 ;;
+    rabbitmq)
+        broker=amqp://vqueue:$rabbitmq@rabbitmq:5672//
+        keda="  RABBITMQ_URL: http://vqueue:$rabbitmq@rabbitmq.vqueue.svc:15672/"
+        ;;
+    valkey)
+        broker=redis://:$valkey@valkey-broker:6379/0
+        keda="  REDIS_ADDRESS: valkey-broker.vqueue.svc:6379
+  REDIS_USERNAME: default
+  REDIS_PASSWORD: $valkey
+  REDIS_TLS: disable"
+        ;;
     *)
         echo "usage: k8s/secret.sh rabbitmq|valkey" >&2
         exit 2
@@ -33,4 +42,11 @@ stringData:
   RABBITMQ_PASSWORD: $rabbitmq
   VALKEY_PASSWORD: $valkey
   S3_PASSWORD: $s3
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: vqueue-keda, namespace: vqueue}
+stringData:
+  POSTGRES_URL: postgresql://vqueue:$postgres@postgres.vqueue.svc:5432/vqueue?sslmode=disable
+$keda
 END

@@ -142,9 +142,22 @@ class VirtualHosts:
     def delete(self, url: str) -> None:
         self._call("DELETE", url.rsplit("/", 1)[1])
 
+    def watched(self, url: str) -> str:
+        """Where the management API tells of a virtual host, with the login of a user who may only look."""
+        name, password = f"watcher-{uuid4().hex[:8]}", uuid4().hex
+        vhost = url.rsplit("/", 1)[1]
+        self._put(f"users/{name}", {"password": password, "tags": "monitoring"})
+        self._put(f"permissions/{vhost}/{name}", {"configure": "^$", "write": "^$", "read": "^$"})
+        return self._server.management_url.replace("://", f"://{name}:{password}@") + f"/{vhost}"
+
     def _call(self, method: str, name: str) -> None:
         url = f"{self._server.management_url}/api/vhosts/{name}"
         answer = urllib3.request(method, url, headers=self._headers, timeout=30)
+        assert answer.status in (201, 204), answer.data
+
+    def _put(self, path: str, body: dict[str, str]) -> None:
+        url = f"{self._server.management_url}/api/{path}"
+        answer = urllib3.request("PUT", url, headers=self._headers, json=body, timeout=30)
         assert answer.status in (201, 204), answer.data
 
 

@@ -1,0 +1,1 @@
+"""`python -m tests.triggers`: what KEDA's triggers read from real servers, beside the truth."""
