@@ -15,7 +15,7 @@ RUN python -m venv --without-pip /opt/vqueue
 
 # The dependencies alone, as a layer that survives changes of the code.
 FROM tools AS build
-RUN python requirements.py >base.txt \
+RUN python requirements.py tracing >base.txt \
     && pip --python /opt/vqueue/bin/python install --constraint constraints.txt --requirement base.txt
 
 FROM tools AS wheel
@@ -92,7 +92,7 @@ WORKDIR /srv/vqueue
 COPY --from=wheel /wheels /wheels
 COPY deploy/requirements.py pyproject.toml ./
 RUN python3 -m venv --without-pip --system-site-packages /opt/vqueue \
-    && python3 requirements.py --beside worker gpu >beside.txt \
+    && python3 requirements.py --beside worker gpu tracing >beside.txt \
     && python3 -m pip freeze >all.txt \
     && grep -E '^(torch|torchvision|transformers|tokenizers|fastapi|starlette|numpy|llguidance)==' all.txt >kept.txt \
     && python3 -m pip --python /opt/vqueue/bin/python install --constraint kept.txt --requirement beside.txt \

@@ -22,7 +22,7 @@ FILE = "Dockerfile"
 CONSTRAINTS = "deploy/constraints.txt"
 IGNORED = ".dockerignore"
 # vLLM's worker is put beside what vLLM's image has, whose versions are its own. No image has the others.
-EXTRAS = ("worker", "gpu", "flower")
+EXTRAS = ("worker", "gpu", "flower", "tracing")
 
 
 @dataclass(frozen=True)
