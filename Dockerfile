@@ -84,10 +84,11 @@ EXPOSE 9090
 CMD ["vqueue", "worker"]
 
 # vLLM compiles kernels when it starts, so its own image has compilers, and stays as it is: vqueue is put beside it.
+# Torch names its cache after the user, who has no line in that image's list of users: hence USER.
 FROM vllm/vllm-openai:${VLLM} AS worker-vllm
 ARG WEIGHTS=""
 ENV PATH=/opt/vqueue/bin:${PATH} HOME=/tmp PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 \
-    HF_HOME=/weights HF_HUB_OFFLINE=${WEIGHTS:+1}
+    HF_HOME=/weights HF_HUB_OFFLINE=${WEIGHTS:+1} USER=vqueue
 WORKDIR /srv/vqueue
 COPY --from=wheel /wheels /wheels
 COPY deploy/requirements.py pyproject.toml ./
