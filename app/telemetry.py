@@ -86,6 +86,12 @@ RATES_UNCOUNTED = Counter(
     "vqueue_rates_uncounted", "Times that Redis could not be asked how often a tenant has called."
 )
 SWEEP_RUNS = Counter("vqueue_sweep_runs", "Runs of sweeps that ended, by their last state.", ["state"])
+SWEEP_OPEN = Gauge("vqueue_sweep_open", "Runs of sweeps that have not ended, by state.", ["state"])
+SWEEP_IMAGES = Counter(
+    "vqueue_sweep_images",
+    "Images that sweeps have gone through: new, changed, unchanged, deleted.",
+    ["change"],
+)
 SWEEP_STALLED = Gauge("vqueue_sweep_stalled", "Runs of sweeps that stand still for longer than they may.")
 SHADOW_ANSWERS = Counter(
     "vqueue_shadow_answers",

@@ -1,6 +1,7 @@
 """`scripts/check-deploy`: what deploys vqueue, judged as far as that goes without Docker and a cluster."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from deploy import upgrade
+from deploy import monitoring, upgrade
 from deploy.compose import check_compose, read_compose, read_example
 from deploy.dockerfile import check_dockerfile
 from deploy.findings import Finding, Tree
@@ -96,6 +97,15 @@ def replayed() -> list[Finding]:
     return list(done.findings)
 
 
+def watched() -> list[Finding]:
+    """What Prometheus finds wrong with alarms and dashboards, after a small run under it."""
+    if shutil.which("promtool") is None:
+        print("monitoring: not looked at, as there is no promtool")
+        return []
+    remedy = "docs/monitoring.md says what belongs together"
+    return [Finding("deploy/monitoring.py", "check", fault, remedy) for fault in monitoring.check()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Judges what deploys vqueue.")
     parser.add_argument(
@@ -108,6 +118,7 @@ def main() -> None:
     read, lost = NOT_RUN, NOT_RUN
     if not asked.quick:
         beside += replayed()
+        beside += watched()
         read, wrong = triggers()
         beside += wrong
         lost, problems = upgraded(asked.jobs)

@@ -67,7 +67,7 @@ set_up_python() {
         install_torch "$index"
     fi
     say "installing vqueue and what it needs"
-    quietly pip install -e "$root[local,worker,dev]"
+    quietly pip install -e "$root[local,worker,flower,dev]"
     echo "$stamp" >"$file"
 }
 

@@ -12,16 +12,15 @@ log = structlog.get_logger()
 class EngineMetrics(Observer):
     """The observer of the engine that serves `model` in a worker process; its calls only count.
 
-    What an alarm is rung for is there from the start: of a counter that comes with its first event,
-    Prometheus sees no increase.
+    What alarms and dashboards read is there from the start: of a counter that comes with its first event,
+    Prometheus does not see that.
     """
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._speed = EncodeSpeed()
         self._out_of_memory = telemetry.OUT_OF_MEMORY.labels(model)
-        for outcome in ("match", "mismatch"):
-            telemetry.FEATURE_CHECKS.labels(outcome)
+        _begin_counters()
 
     def stepped(
         self,
@@ -83,3 +82,12 @@ class EngineMetrics(Observer):
     def out_of_memory(self, *, rows: int) -> None:
         self._out_of_memory.inc()
         telemetry.OUT_OF_MEMORY_ROWS.observe(rows)
+
+
+def _begin_counters() -> None:
+    for outcome in ("match", "mismatch"):
+        telemetry.FEATURE_CHECKS.labels(outcome)
+    for tier in FeatureTier:
+        for counter in (telemetry.FEATURE_READS, telemetry.FEATURE_BYTES, telemetry.FEATURE_SECONDS):
+            counter.labels(tier)
+    telemetry.FEATURE_FAULTS.labels("redis_read")

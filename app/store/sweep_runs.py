@@ -324,6 +324,14 @@ def count_stalled(session: Session) -> int:
     ).scalar_one()
 
 
+def count_open(session: Session) -> dict[str, int]:
+    """Runs that have not ended, by state."""
+    rows = session.execute(
+        text("SELECT state, count(*) FROM sweep_runs WHERE ended_at IS NULL GROUP BY state")
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 def cancel_runs(session: Session, sweep_id: str) -> list[str]:
     """End all runs of a sweep that have not ended; the batches that they have open."""
     rows = session.execute(

@@ -5,6 +5,7 @@ from threading import Event
 import structlog
 from sqlalchemy.orm import Session
 
+from app import telemetry
 from app.actor import acting
 from app.answer_keys import CacheMode
 from app.batches import Batches, Wish, make_batches
@@ -123,6 +124,8 @@ class Runs:
         with transaction(self._sessions) as session:
             found = sweep_items.count_changes(session, task.sweep.id, task.id)
             sweep_runs.note_counts(session, task, found)
+        for change, images in found.items():
+            telemetry.SWEEP_IMAGES.labels(change).inc(images)
         parts = self._writer.write(task, self._keep_on)
         if not parts:
             self._collector.end(task, COMPLETED)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -63,8 +64,15 @@ class Site:
 
 
 @contextmanager
-def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterator[Site]:
-    """Empty: `tests.browser.furniture` says what there is to be seen."""
+def running_site(
+    settings: Settings,
+    sessions: Sessions,
+    folder: Path,
+    *,
+    metrics_ports: Mapping[str, int] = MappingProxyType({}),
+    **variables: str,
+) -> Iterator[Site]:
+    """Empty: `tests.browser.furniture` says what there is to be seen. `variables` go to its processes."""
     pictures = folder / "pictures"
     pictures.mkdir()
     with ExitStack() as stack:
@@ -73,7 +81,7 @@ def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterat
         chosen = settings.model_copy(
             update={
                 "model": "models/demo",
-                "model_name": f"demo-{uuid4().hex[:4]}",
+                "model_name": settings.model_name or f"demo-{uuid4().hex[:4]}",
                 "torch_threads": 1,
                 "port": free_port(),
                 "dispatch_poll_s": 0.05,
@@ -83,7 +91,8 @@ def running_site(settings: Settings, sessions: Sessions, folder: Path) -> Iterat
             }
         )
         for role, module in ROLES.items():
-            stack.enter_context(Process(module, chosen, folder / f"{role}.log"))
+            own = chosen.model_copy(update={"metrics_port": metrics_ports.get(role, 0)})
+            stack.enter_context(Process(module, own, folder / f"{role}.log", **variables))
         url = f"http://127.0.0.1:{chosen.port}"
         eventually(lambda: http_status(f"{url}/healthz") == 200, within_s=120)
         keys = Keys(sessions=sessions)

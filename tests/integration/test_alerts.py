@@ -6,20 +6,20 @@ import pytest
 from sqlalchemy import text
 
 from app.db import Sessions, transaction
-from deploy import monitoring
-from deploy.monitoring import Rule
+from deploy import alarms
+from deploy.alarms import Rule
 from tests.prometheus import need_prometheus
 
-PAGE = monitoring.PAGE.read_text()
+PAGE = alarms.PAGE.read_text()
 
 
 def test_rules_pass_promtool_and_its_tests_and_each_alarm_is_explained() -> None:
     need_prometheus()
-    assert monitoring.check_files() == []
+    assert alarms.check_files() == []
 
 
 def test_an_alarm_without_test_or_page_is_found() -> None:
-    found = monitoring.check_alarms([Rule("VqueueNew", "up > 0", True, {"summary": "New."})])
+    found = alarms.check_alarms([Rule("VqueueNew", "up > 0", True, {"summary": "New."})])
     assert [fault for fault in found if fault.startswith("VqueueNew")] == [
         "VqueueNew: no description",
         "VqueueNew: no runbook_url",
@@ -37,5 +37,5 @@ def test_queries_of_the_page_run(db: Sessions, query: str) -> None:
 
 
 def test_thresholds_are_taken_off() -> None:
-    assert monitoring.without_thresholds("(a == 0) and on (m) (sum(b) > 2.5)") == "(a) and on (m) (sum(b))"
-    assert monitoring.without_thresholds('x{code=~"5..",n!="1"} < -1') == 'x{code=~"5..",n!="1"}'
+    assert alarms.without_thresholds("(a == 0) and on (m) (sum(b) > 2.5)") == "(a) and on (m) (sum(b))"
+    assert alarms.without_thresholds('x{code=~"5..",n!="1"} < -1') == 'x{code=~"5..",n!="1"}'
