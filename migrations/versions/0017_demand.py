@@ -25,7 +25,7 @@ LANES = 10_000  # hosts of a tenant that are looked at
 
 # They run with their owner's rights: on a fixed path, lest a caller's own tables stand in for ours.
 # An autoscaler's connection lives long and keeps its plans: one made while there were no jobs must be as good
-# when there are millions, so ordered indexes serve everything. min() and max() read a whole batch then, 3 s for ten.
+# when there are millions, so ordered indexes serve everything. min() and max() read a whole batch then.
 SETTINGS = """
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
