@@ -45,7 +45,7 @@ class Cluster:
             log = self.folder / f"{role}.log"
             self.processes[role] = self._stack.enter_context(Process(MODULES[role], self.settings, log))
         if "api" in roles:
-            eventually(lambda: http_status(f"{self.url}/healthz") == 200, within_s=40)
+            eventually(lambda: http_status(f"{self.url}/healthz") == 200, within_s=120)
 
     def kill(self, role: str) -> None:
         self.processes.pop(role).kill()

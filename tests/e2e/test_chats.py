@@ -19,7 +19,7 @@ Make = Callable[..., Cluster]
 
 def ask(cluster: Cluster, question: str) -> Stream[ChatCompletionChunk]:
     """A streamed question, once a worker is there."""
-    eventually(lambda: cluster.rows.one("SELECT count(*) FROM workers") > 0, within_s=40)
+    eventually(lambda: cluster.rows.one("SELECT count(*) FROM workers") > 0, within_s=120)
     return cluster.client().chat.completions.create(
         model=cluster.settings.served_model,
         messages=[{"role": "user", "content": question}],
@@ -50,7 +50,7 @@ def test_text_comes_while_it_is_made_and_adds_up_to_the_recorded_answer(
 
 def test_a_picture_by_url_is_fetched_while_the_line_is_held(cluster: Cluster) -> None:
     (cluster.pictures / "a.jpg").write_bytes(picture(1))
-    eventually(lambda: cluster.rows.one("SELECT count(*) FROM workers") > 0, within_s=40)
+    eventually(lambda: cluster.rows.one("SELECT count(*) FROM workers") > 0, within_s=120)
     answer = cluster.client().chat.completions.create(
         model=cluster.settings.served_model,
         messages=[
@@ -72,7 +72,7 @@ def test_no_poll_stands_between_the_call_and_the_worker(make_cluster: Make) -> N
     """The dispatcher looks by itself only once a minute here."""
     cluster = make_cluster(dispatch_poll_s=60.0)
     cluster.start("api", "dispatcher", "worker")
-    eventually(lambda: "dispatcher_ready" in cluster.logs(), within_s=40)
+    eventually(lambda: "dispatcher_ready" in cluster.logs(), within_s=120)
     text_of(ask(cluster, "warm"))
     started = time.monotonic()
     assert text_of(ask(cluster, "now")) == "now"
