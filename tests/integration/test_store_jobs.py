@@ -1,6 +1,9 @@
 """Each move of a job is one statement that happens once, whoever tries it twice."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
+from sqlalchemy import text
 
 from app.db import Sessions, transaction
 from app.states import JobState
@@ -8,6 +11,7 @@ from app.store import jobs, records
 from app.store.jobs import Held, NewJob
 from app.store.records import AnswerRow, FailureRow, ReturnRow
 from tests.rows import TEXT_PROMPT, Rows
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -207,3 +211,23 @@ def test_a_prompt_with_a_nul_character_is_kept_as_it_is(db: Sessions, rows: Rows
         job_id = jobs.insert_job(session, NewJob(tenant, "demo", prompt, {}))
         (claimed,) = jobs.claim(session, [job_id], worker="w", lease_s=60)
     assert claimed.prompt == prompt
+
+
+def test_jobs_are_handed_back_in_the_order_in_which_heartbeats_lock_them(db: Sessions, rows: Rows) -> None:
+    """In any other the two wait for each other."""
+    first, second = rows.add_jobs(2)
+    claim(db, [second])  # leases that run out earlier are found earlier
+    claim(db, [first])
+    lock = "SELECT id FROM jobs WHERE id = {} FOR UPDATE NOWAIT"
+    with ThreadPoolExecutor(1) as apart:
+        with transaction(db) as heartbeat:
+            heartbeat.execute(text(lock.format(first)))
+            returned = apart.submit(_hand_back, db, [second, first])
+            eventually(lambda: rows.one("SELECT count(*) FROM pg_locks WHERE NOT granted") > 0)
+            heartbeat.execute(text(lock.format(second)))
+        assert returned.result(10) == {first, second}
+
+
+def _hand_back(db: Sessions, job_ids: list[int]) -> set[int]:
+    with transaction(db) as session:
+        return records.hand_back(session, [ReturnRow(job_id, 1, 0.0, counts=True) for job_id in job_ids])

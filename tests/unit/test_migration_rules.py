@@ -53,6 +53,11 @@ def test_what_only_adds_is_let_through(statement: str) -> None:
     assert faults([statement]) == []
 
 
+def test_a_migration_locks_one_table_lest_it_wait_for_those_who_wait_for_it() -> None:
+    (told,) = faults([f"ALTER TABLE {table} ADD COLUMN note TEXT" for table in ("jobs", "batches")])
+    assert told.startswith("it locks batches, jobs at once")
+
+
 def test_a_migration_does_as_it_likes_with_tables_of_its_own() -> None:
     made = "\nCREATE TABLE notes (\n\tid BIGINT NOT NULL\n)\n"
     assert faults([made, "CREATE UNIQUE INDEX uq_notes ON notes (id)", "UPDATE notes SET id = 1"]) == []
