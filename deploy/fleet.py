@@ -88,12 +88,11 @@ class Fleet:
         for unit in self.units.values():
             unit.keep_up()
 
-    def rolling(self, version: Version, order: Iterable[str]) -> list[tuple[str, Callable[[], None]]]:
+    def rolling(
+        self, version: Version, slots: Iterable[str], told: str
+    ) -> list[tuple[str, Callable[[], None]]]:
         """One step per process, each with what it is called."""
-        return [
-            (f"{slot} is {version.tree.name} now", lambda slot=slot: self.exchange(slot, version))
-            for slot in names(order)
-        ]
+        return [(f"{slot} {told}", lambda slot=slot: self.exchange(slot, version)) for slot in slots]
 
     def _unit(self, slot: str, version: Version) -> Unit:
         settings = version.settings

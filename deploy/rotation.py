@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from app.config import Settings
 from app.local.seaweed import binary
 from deploy.drill import Drill, Ground, Report, Step
-from deploy.fleet import ORDER, Version
+from deploy.fleet import Version, names
 from deploy.trees import NEW
 from tests.chaos.books import Books
 from tests.chaos.verdict import Files
@@ -29,7 +29,7 @@ def drill(place: Ground, quiet: Mapping[str, Files]) -> Report:
     second = Version(NEW, _with_next(place, first.settings, password))
     steps: list[Step] = [
         ("the second logins are there", lambda: _add(place, first.settings, password)),
-        *held.fleet.rolling(second, ORDER),
+        *held.fleet.rolling(second, names(), "has its second logins"),
         ("the first logins are closed", lambda: _close(place, held, second.settings)),
     ]
     return held.go(steps, quiet)

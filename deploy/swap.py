@@ -1,16 +1,21 @@
 """Changes the broker while jobs wait and run, and changes it back while every process goes on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
 from app.config import Settings
 from deploy.drill import Drill, Ground, Report, Step
-from deploy.fleet import ORDER, Fleet, Version, names
+from deploy.fleet import Version, names
 from deploy.trees import NEW
 from tests.chaos.verdict import Files
+from tests.waiting import eventually
 
+WAITING = "SELECT count(*) FROM jobs WHERE state = 'queued'"
+WAIT_S = 60.0
+# On either broker there is always somebody who sends and somebody who takes.
+ONE_BY_ONE = ("worker-1", "dispatcher-1", "worker-2", "dispatcher-2")
 TAKE_PART = names(("worker", "dispatcher"))  # whoever knows the broker; the API only tells of it
 
 
@@ -22,22 +27,19 @@ def drill(place: Ground, quiet: Mapping[str, Files]) -> Report:
     held = Drill(place, "broker", first)
 
     def change() -> None:
-        held.fleet.stop(TAKE_PART)
-        left = held.books.one("SELECT count(*) FROM jobs WHERE state = 'queued'")
-        place.say(f"          {left} jobs are on the broker that nobody asks any more")
+        held.fleet.stop(names(["worker"]))
+        waiting = eventually(lambda: held.books.one(WAITING), within_s=WAIT_S)
+        held.fleet.stop(names(["dispatcher"]))
+        place.say(f"          {waiting} jobs or more are on the broker that nobody asks any more")
         held.fleet.start(second, TAKE_PART)
 
     steps: list[Step] = [
         ("workers and dispatchers are on the other broker", change),
         ("a worker has come back on the old broker", lambda: held.fleet.start(first, ["worker-3"])),
         ("it has stopped", lambda: held.fleet.stop(["worker-3"])),
-        *_back(held.fleet, first),
+        *held.fleet.rolling(first, ONE_BY_ONE, "is back"),
     ]
     return held.go(steps, quiet)
-
-
-def _back(fleet: Fleet, version: Version) -> Sequence[Step]:
-    return [(f"back: {told}", act) for told, act in fleet.rolling(version, ORDER)]
 
 
 def _over(settings: Settings, broker_url: str) -> Settings:

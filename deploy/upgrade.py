@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.local import rabbitmq
 from deploy.drill import Drill, Ground, Report, Say, Step, ground
-from deploy.fleet import ORDER
+from deploy.fleet import ORDER, names
 from deploy.trees import NEW, OLDEST, old_tree
 from tests.chaos.verdict import Files
 
@@ -32,6 +32,6 @@ def drill(place: Ground, quiet: Mapping[str, Files]) -> Report | None:
     old, new = place.version(tree, "upgrade"), place.version(NEW, "upgrade")
     held = Drill(place, "upgrade", old)
     migrate: Step = ("the schema is new now", lambda: place.say(NEW.command(new.settings, "migrate").strip()))
-    return held.go(
-        [migrate, *held.fleet.rolling(new, ORDER), *held.fleet.rolling(old, reversed(ORDER))], quiet
-    )
+    there = held.fleet.rolling(new, names(), "is new now")
+    back = held.fleet.rolling(old, names(reversed(ORDER)), "is old again")
+    return held.go([migrate, *there, *back], quiet)
