@@ -20,17 +20,20 @@ from tests.waiting import eventually
 
 SERVERS = ("postgres", "valkey", "seaweed", "rabbitmq")  # their folders
 MOST_BYTES = 2**30
+SLOW_MS = 300.0  # so that much is open while the dump is made
+OPEN_JOBS = 30
 FORGOTTEN_S = 120.0  # what half of the open jobs may take, whose end no backup knows
 
 
 def drill(place: Ground, quiet: Mapping[str, Files]) -> Report:
     """Every batch that was handed in before the backup ends with one result for every line."""
     version = place.version(NEW, "backup")
-    held = Drill(place, "backup", version)
+    held = Drill(place, "backup", version, job_ms=SLOW_MS)
     kept = place.data.subfolder("kept")
 
     def back_up() -> None:
         # What is handed in after the backup is its client's to hand in again.
+        eventually(lambda: _open_jobs(held) >= OPEN_JOBS, within_s=FORGOTTEN_S)
         held.let_go()
         dump(version.settings, kept / "vqueue.dump")
         copied = copy_bucket(place.servers.s3(version.settings.s3_bucket), kept / "bucket")
