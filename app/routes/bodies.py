@@ -63,14 +63,20 @@ def json_body(
     """
 
     async def read(request: Request) -> Body:
-        data = bytearray()
-        async for block in blocks(request):
-            data += block
-            if len(data) > max_bytes:
-                raise TooLarge(f"The request body is over {max_bytes:,} bytes.", code="body_too_large")
-        return await run_in_threadpool(_parse, model, bytes(data) or empty)
+        data = await whole_body(request, max_bytes=max_bytes)
+        return await run_in_threadpool(_parse, model, data or empty)
 
     return read
+
+
+async def whole_body(request: Request, *, max_bytes: int) -> bytes:
+    """The body in one piece; `TooLarge` as soon as it is over."""
+    data = bytearray()
+    async for block in blocks(request):
+        data += block
+        if len(data) > max_bytes:
+            raise TooLarge(f"The request body is over {max_bytes:,} bytes.", code="body_too_large")
+    return bytes(data)
 
 
 def documented(model: type[BaseModel]) -> dict[str, Any]:

@@ -86,7 +86,12 @@ def test_a_form_without_the_sessions_token_does_nothing(api_url: str, db: Sessio
 
 @pytest.mark.parametrize(
     "headers",
-    [{"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"origin": "https://evil.example"}],
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "http://["},
+    ],
 )
 def test_another_sites_form_does_nothing(
     api_url: str, db: Sessions, rows: Rows, headers: dict[str, str]
@@ -97,6 +102,28 @@ def test_another_sites_form_does_nothing(
         answer = visitor.http.post("/batches/batch_1/cancel", data={"csrf": visitor.csrf()}, headers=headers)
         assert answer.status_code == 403
     assert rows.one("SELECT status FROM batches") == "in_progress"
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "status"),
+    [
+        (b"field=a%00b", "application/x-www-form-urlencoded", 400),
+        (
+            b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\\ud800\r\n--x--\r\n',
+            "multipart/form-data; boundary=x; charset=unicode_escape",
+            400,
+        ),
+        (b"&".join(b"k%d=" % at + b"x" * 2**20 for at in range(3)), "application/x-www-form-urlencoded", 413),
+    ],
+    ids=["nul", "half a pair", "large"],
+)
+def test_a_form_that_nobody_could_fill_in_is_refused(
+    api_url: str, db: Sessions, content: bytes, content_type: str, status: int
+) -> None:
+    answer = httpx.post(
+        f"{api_url}/sign-in", content=content, headers={"content-type": content_type}, timeout=60
+    )
+    assert answer.status_code == status
 
 
 def test_a_viewer_is_offered_nothing_and_may_do_nothing(api_url: str, db: Sessions, rows: Rows) -> None:

@@ -1,6 +1,7 @@
 """What every page goes through: who looks, whether a form is ours, and how a page leaves."""
 
 import hmac
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import ValidationError
 from starlette.datastructures import FormData
+from starlette.types import Message
 from starlette.types import Scope as AsgiScope
 
 from app.actor import actor
@@ -18,14 +20,17 @@ from app.console.rendering import THEMES, Reader, Renderer
 from app.console.sessions import ConsoleSessions, Viewer
 from app.console.words import Words, choose_language
 from app.errors import Forbidden, RequestError
+from app.routes.bodies import whole_body
 from app.routes.caller import count_request
 from app.throttle import Throttle
 
 # The tag of the console's routes: their errors are pages.
 PAGES = "console"
 SESSION_COOKIE, LANGUAGE_COOKIE, THEME_COOKIE = "vqueue_session", "vqueue_language", "vqueue_theme"
-# Of a form; files go to the API's own routes.
+# Of a form, which strangers may send, too; files go to the API's own routes.
 FORM_FIELDS = 200
+FORM_BYTES = 2 * 1024 * 1024
+SURROGATES = re.compile("[\ud800-\udfff]")
 HEADERS = {
     # Nothing from elsewhere, and nothing written into a page runs, whatever a model may have answered.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -140,9 +145,25 @@ def page_router(prefix: str = "") -> APIRouter:
 
 
 async def read_form(request: Request) -> FormData:
-    """The fields of a form. Only from our own pages: browsers tell where a form was sent from."""
+    """The fields of a form. Only from our own pages: browsers tell where a form was sent from.
+
+    `RequestError` for one that is too large, or says what no database keeps as text.
+    """
     check_origin(request)
-    return await request.form(max_fields=FORM_FIELDS, max_files=0)
+    body = await whole_body(request, max_bytes=FORM_BYTES)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    form = await Request(request.scope, receive).form(max_fields=FORM_FIELDS, max_files=0)
+    if not all(is_text(part) for item in form.multi_items() for part in item):
+        raise RequestError("A form must not contain NUL characters or halves of pairs.", code="invalid_value")
+    return form
+
+
+def is_text(part: object) -> bool:
+    """Whether it can be kept: no NUL, and no half of a surrogate pair, which some charsets smuggle in."""
+    return isinstance(part, str) and "\0" not in part and not SURROGATES.search(part)
 
 
 Form = Annotated[FormData, Depends(read_form)]
@@ -154,9 +175,17 @@ def check_origin(request: Request) -> None:
     if site is not None:
         ours = site in ("same-origin", "none")
     else:
-        ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        ours = origin is None or _host(origin) == request.headers.get("host")
     if not ours:
         raise Forbidden("This form comes from another site.", code="invalid_csrf_token")
+
+
+def _host(origin: str) -> str | None:
+    """None for what no browser sends, such as half an IPv6 address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def is_page(scope: AsgiScope) -> bool:
