@@ -127,8 +127,9 @@ def change_questions(form: AskForm, action: str) -> AskForm:
             number += 1
         questions.append(QuestionFields(f"answer_{number}" if questions else "answer"))
     verb, _, number = action.partition(":")
-    if verb == "remove" and number.isdecimal() and int(number) < len(questions) > 1:
-        del questions[int(number)]
+    places = [str(place) for place in range(len(questions))]
+    if verb == "remove" and number in places and len(questions) > 1:
+        del questions[places.index(number)]
     return replace(form, questions=questions)
 
 
@@ -239,7 +240,7 @@ def read_asked(text: str) -> list[Asked]:
             Asked(int(row), str(question), job and str(job), error and str(error))
             for row, question, job, error in found
         ]
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return []
 
 

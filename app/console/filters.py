@@ -43,7 +43,7 @@ class Asked:
         return Filters(
             outcome=self.outcome if self.outcome in OUTCOMES else None,
             code=self.outcome.removeprefix(CODE) if self.outcome.startswith(CODE) else None,
-            label=(unquote(name), value) if is_label else None,
+            label=(unquote(name).replace("\0", ""), value) if is_label else None,
             field=self.field.removeprefix("=") if self.field else None,
             below=_share(self.below),
             review=self.review if self.review in REVIEWS else None,

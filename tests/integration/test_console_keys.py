@@ -52,6 +52,7 @@ def test_a_key_is_made_with_its_scopes_and_shown_once(visitor: Visitor, api_url:
         ({"name": "x", "scopes": "root"}, "A key needs at least one scope"),
         ({"name": "x", "scopes": "read", "expires_days": "0"}, "A key lasts from"),
         ({"name": "x", "scopes": "read", "expires_days": "soon"}, "A key lasts from"),
+        ({"name": "x", "scopes": "read", "expires_days": "9" * 5000}, "A key lasts from"),
     ],
 )
 def test_a_key_that_cannot_be_is_told_on_the_page(

@@ -146,6 +146,7 @@ def varied(rows: Rows, mine: Labelled) -> dict[str, str]:
         ({"text": "turns"}, []),
         ({"text": "r3"}, ["worn"]),
         ({"text": "red", "review": "overturned"}, ["worn"]),
+        ({"label": "%00=x"}, []),
         ({"below": "nan", "outcome": "nonsense", "review": "x", "text": "  "}, None),
     ],
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.console.asking import (
@@ -142,6 +142,7 @@ def test_questions_come_and_go_but_for_the_last() -> None:
     assert change_questions(two, "remove:0").questions == [QuestionFields("answer_2")]
     assert change_questions(one, "remove:0").questions == one.questions
     assert change_questions(one, "nonsense").questions == one.questions
+    assert change_questions(two, f"remove:{'9' * 5000}").questions == two.questions
 
 
 def test_more_is_open_where_something_in_it_counts() -> None:
@@ -151,6 +152,7 @@ def test_more_is_open_where_something_in_it_counts() -> None:
 
 
 @given(st.text())
+@example('[[Infinity, "colour", null, null]]')
 def test_whatever_a_hidden_field_holds_is_a_preview_or_none(text: str) -> None:
     read_asked(text)
 

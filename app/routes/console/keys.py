@@ -19,6 +19,7 @@ from app.services import Services
 from app.store.keys import KeyRow
 
 ENTRIES = 25
+MOST_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def key_pages(services: Services, desk: Desk) -> APIRouter:
                 {
                     "name": str(form.get("name") or "").strip(),
                     "scopes": [str(one) for one in form.getlist("scopes")],
-                    "expires_days": int(days) if days.isascii() and days.isdigit() else days or None,
+                    "expires_days": _whole(days),
                 }
             )
             row, secret = services.keys.create_for(
@@ -103,3 +104,8 @@ def key_pages(services: Services, desk: Desk) -> APIRouter:
         )
 
     return router
+
+
+def _whole(text: str) -> int | str | None:
+    """A number as it was typed; what is none, or far too long, stays a text that no check lets through."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else text or None
