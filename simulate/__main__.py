@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from simulate import report
-from simulate.loop import Outcome, Setup, Simulation
+from simulate.loop import Setup, Simulation
 from simulate.policies import POLICIES, choose
 from simulate.steps import DATA, BadSteps, Question, StepTimes, read_steps
+from simulate.validate import validate
 from simulate.world import Plant, Prices, night
 
 # Assumed: pictures of 512 x 512, a question behind instructions, a verdict of a few words.
@@ -20,6 +21,9 @@ QUESTION = Question(own_tokens=80, answer_tokens=10, picture_tokens=260, visual_
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_options(arguments)
+    if options.validate:
+        print(validate(options.real))
+        return
     try:
         steps = read_steps(options.steps)
     except BadSteps as error:
@@ -53,6 +57,8 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--spot-loss", type=float, default=0.05, help="losses of a node per hour; assumed")
     add("--step-s", type=float, default=5.0, help="seconds of a simulated step")
     add("--seed", type=int, default=1)
+    add("--validate", action="store_true", help="compare with recorded real runs instead")
+    add("--real", type=Path, default=DATA / "real", help="their folder, as simulate.real writes it")
     add("--json", type=Path, help="write all figures to a file as well")
     return parser.parse_args(arguments)
 
@@ -75,10 +81,6 @@ def setups_of(options: argparse.Namespace, steps: StepTimes) -> Iterator[Setup]:
     for most in options.gpus:
         for policy in options.policies:
             yield replace(first, policy=choose(policy, most), most=most)
-
-
-def outcomes_of(setups: Sequence[Setup]) -> list[Outcome]:
-    return [Simulation(setup).run() for setup in setups]
 
 
 if __name__ == "__main__":

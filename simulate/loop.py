@@ -16,6 +16,7 @@ from simulate.world import HOUR_S, Plant, QueueRules, Traffic
 
 ORDER = {priority: place for place, priority in enumerate(Priority)}
 FEW_PODS = 8
+LEAST_CORES = 0.02
 ROUNDS = 8  # of claiming and answering within a step
 LONGEST_S = 40 * 24 * HOUR_S
 
@@ -158,12 +159,14 @@ class Simulation:
 
     def _speed(self) -> float:
         """What is left of a core for each that wants one, where pods share a machine."""
-        plant = self.setup.plant
-        if plant.cores is None:
+        cores = self.setup.plant.free_cores(self.now_s)
+        if cores is None:
             return 1.0
         pods = min(self.fleet.station.pods, self._load or self.fleet.station.pods)
         wants = self._cores_of(pods) + self.fleet.loading
-        return min(1.0, plant.cores / wants) if wants else 1.0
+        # What only looks around now and then is let in at once by the kernel, before those that never sleep.
+        left = max(LEAST_CORES, cores - self.setup.plant.base_cores)
+        return min(1.0, left / wants) if wants else 1.0
 
     def _cores_of(self, pods: float) -> float:
         """Cores that so many busy pods and what works for them would use."""
@@ -252,13 +255,16 @@ class Simulation:
         engine_s += station.left_s
         before = engine_s
         rows = max(1, round(station.jobs / busy))
+        # What came within the step did not come all at once: a chat meets as many rows as the step was full.
+        work_s = sum([station.hand(s).jobs * self._cost(s, rows) for s in self.streams.values()])
+        met = rows * min(1.0, work_s / engine_s) if engine_s > 0 else rows
         for _, streams in self._classes:
             some = [(s, hand, self._cost(s, rows)) for s in streams if (hand := station.hand(s)).jobs]
             wanted = sum([hand.jobs * cost for _, hand, cost in some])
             part = min(1.0, engine_s / wanted) if wanted else 0.0
             for stream, hand, cost in some:
                 jobs = min(hand.jobs, int(hand.jobs * part + 1e-9))
-                self._finish(station, stream, jobs, rows)
+                self._finish(station, stream, jobs, met)
                 engine_s -= jobs * cost
         spent = before - engine_s
         carried = station.left_s
@@ -266,7 +272,7 @@ class Simulation:
         station.left_s = max(0.0, min(engine_s, self._most_cost(rows))) if station.jobs else 0.0
         return max(0.0, spent - carried + station.left_s)
 
-    def _finish(self, station: Station, stream: Stream, jobs: int, rows: int) -> None:
+    def _finish(self, station: Station, stream: Stream, jobs: int, rows: float) -> None:
         answer_s = 0.0
         if stream.traffic.priority is Priority.INTERACTIVE:
             question, cached = stream.traffic.question, stream.traffic.cached

@@ -9,19 +9,24 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from bench.demo import requests_about
 from bench.ours import answer_all, open_ours
 from demo.catalog import make_catalog
 from demo.system import MODEL
-from simulate.steps import DATA
-from workers.engine.base import Engine, Observer, Request
+from simulate.steps import DATA, between
+from workers.engine.base import Answer, Engine, Observer, Request
 
 OUTPUT = DATA / "demo-cpu.json"
 HANDS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # requests at hand at once
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 TOKENS = (64, 128, 256, 512, 1024, 2048)
+VISUAL = (25, 30, 36)  # of a demo picture, at least, mostly and at most
+MOST_ROWS = 128  # VQUEUE_STEP_ROWS
+LEAST_STEPS = 2
+LEAST_PICTURES = 4  # of a step, so that the tower's passes are full
+PREFIX_TOKENS = 5  # around a picture: its turn's beginning and its marks
 CACHE_BYTES = 64 * 2**20
 
 
@@ -94,70 +99,75 @@ def measure(pictures: int) -> dict[str, object]:
     """Ask about pictures that no cache knows, few and many at once, and put the steps in tables."""
     recorder = Recorder()
     started = time.perf_counter()
-    engine = open_ours(MODEL, threads=1, rows=max(ROWS), observer=recorder, cache_bytes=CACHE_BYTES)
+    engine = open_ours(MODEL, threads=1, rows=MOST_ROWS, observer=recorder, cache_bytes=CACHE_BYTES)
     load_s = time.perf_counter() - started
     with closing(engine):
         requests = [one for entry in make_catalog(pictures, broken=()) for one in requests_about(entry)]
-        prepare_s = _ask(engine, recorder, requests) / pictures
-    return tables(recorder.steps, prepare_s=prepare_s, load_s=load_s)
+        answers, other_s = _ask(engine, recorder, requests)
+    encoded = sum(step.pictures for step in recorder.steps)
+    visual = sum(step.visual_tokens for step in recorder.steps) / encoded
+    question = {
+        "own_tokens": mean(answer.usage.prompt_tokens for answer in answers) - visual - PREFIX_TOKENS,
+        "answer_tokens": mean(answer.usage.completion_tokens for answer in answers),
+        "picture_tokens": visual + PREFIX_TOKENS,
+        "visual_tokens": visual,
+    }
+    return tables(recorder.steps) | {
+        "prepare_s": round(other_s / encoded, 6),
+        "load_s": round(load_s, 3),
+        "question": {name: round(value, 2) for name, value in question.items()},
+    }
 
 
-def _ask(engine: Engine, recorder: Recorder, requests: Sequence[Request]) -> float:
-    """CPU seconds of all other threads; images have other names in each round, so that none is known."""
-    process, steps = time.process_time(), len(recorder.steps)
+def _ask(engine: Engine, recorder: Recorder, requests: Sequence[Request]) -> tuple[list[Answer], float]:
+    """The answers, and CPU seconds of all threads but the engine's. No round knows another's pictures."""
+    spent = time.process_time()
+    answers: list[Answer] = []
     for hand in HANDS:
         some = [_renamed(request, hand) for request in requests[: max(hand * 4, 40)]]
-        answer_all(engine, some, batch=hand)
-    spent = time.process_time() - process
-    own = sum(step.cpu_s + step.encode_s for step in recorder.steps[steps:])
-    asked = sum(step.pictures for step in recorder.steps[steps:])
-    return max(0.0, spent - own) * len({r.images[0].content_hash for r in requests}) / max(1, asked)
+        answers += answer_all(engine, some, batch=hand)
+    spent = time.process_time() - spent
+    return answers, max(0.0, spent - sum(step.cpu_s + step.encode_s for step in recorder.steps))
 
 
-def _renamed(request: Request, round_: int) -> Request:
-    images = tuple(replace(image, content_hash=f"{round_}.{image.content_hash}") for image in request.images)
+def _renamed(request: Request, number: int) -> Request:
+    images = tuple(replace(image, content_hash=f"{number}.{image.content_hash}") for image in request.images)
     return replace(request, images=images)
 
 
-def tables(steps: Sequence[Step], *, prepare_s: float, load_s: float) -> dict[str, object]:
+def tables(steps: Sequence[Step]) -> dict[str, object]:
     """Medians: decode by rows, what prompts add by tokens, the tower by a picture's visual tokens."""
-    alone = [step for step in steps if not step.joined]
-    decode = _medians(((_near(step.rows, ROWS), step.cpu_s) for step in alone), least=3)
+    decode = _medians([(step.rows, step.cpu_s) for step in steps if not step.joined], ROWS)
     added = [
-        (_near(step.tokens, TOKENS), step.cpu_s - _at(decode, step.rows)) for step in steps if step.joined
+        (step.tokens, max(0.0, step.cpu_s - between(decode, step.rows))) for step in steps if step.joined
     ]
     tower = [
-        (round(step.visual_tokens / step.pictures), step.encode_s / step.pictures)
+        (step.visual_tokens / step.pictures, step.encode_s / step.pictures)
         for step in steps
-        if step.pictures >= 4
+        if step.pictures >= LEAST_PICTURES
     ]
     return {
         "name": "demo-cpu",
         "kind": "measured",
         "about": f"the demo model in float32, one torch thread of {os.cpu_count()} cores, CPU seconds of the "
-        f"engine's thread over {len(steps)} steps, by simulate/measure.py",
+        f"engine's thread, medians of {len(steps)} steps, by simulate/measure.py",
         "steps": len(steps),
         "decode": decode,
-        "prompt": [[0, 0.0], *((tokens, max(0.0, s)) for tokens, s in _medians(added, least=2))],
-        "encode": _medians([(_near(visual, (25, 30, 36)), s) for visual, s in tower], least=2),
-        "prepare_s": round(prepare_s, 6),
-        "load_s": round(load_s, 3),
+        "prompt": [(0, 0.0), *_medians(added, TOKENS)],
+        "encode": _medians(tower, VISUAL),
     }
 
 
-def _near(value: float, places: Iterable[int]) -> int:
-    return min(places, key=lambda place: abs(place - value))
-
-
-def _medians(pairs: Iterable[tuple[int, float]], *, least: int) -> list[list[float]]:
-    groups: dict[int, list[float]] = defaultdict(list)
+def _medians(pairs: Iterable[tuple[float, float]], places: Sequence[int]) -> list[tuple[float, float]]:
+    """Of the pairs near each place: their mean place, and the median of their seconds."""
+    groups: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for place, seconds in pairs:
-        groups[place].append(seconds)
-    return [[place, round(median(some), 6)] for place, some in sorted(groups.items()) if len(some) >= least]
-
-
-def _at(decode: Sequence[Sequence[float]], rows: int) -> float:
-    return min(decode, key=lambda point: abs(point[0] - rows))[1]
+        groups[min(places, key=lambda one: abs(one - place))].append((place, seconds))
+    return [
+        (round(mean(place for place, _ in some), 2), round(median(seconds for _, seconds in some), 6))
+        for _, some in sorted(groups.items())
+        if len(some) >= LEAST_STEPS
+    ]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """Who decides how many workers there are: nobody, the CPU, the queue's depth, or what vqueue ships."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from deploy.scaling import Autoscaler, Policy, Rules, Scaling, Trigger
+import yaml
+
+from deploy.scaled import scaled_objects
+from deploy.scaling import SYNC_S, Autoscaler, Scaling, Trigger
 
 # What a policy's triggers may read of the simulated world.
 READY_MESSAGES = "ready_messages"  # of the standard queue, without those that workers hold
@@ -11,6 +15,11 @@ ALL_MESSAGES = "all_messages"  # with them, by class: all_messages:standard
 DEMAND = "demand"  # chunks a minute that what waits in Postgres needs, by its deadlines
 CPU = "cpu"  # cores in use over those requested, all pods together
 Readings = Mapping[str, float]
+
+ROOT = Path(__file__).resolve().parents[1]
+MANIFEST = ROOT / "k8s/components/keda-rabbitmq/qwen3-vl-8b/worker.yaml"
+# What a trigger of KEDA reads here; those of queues are named by their class.
+READ_BY = {"rabbitmq": ALL_MESSAGES + ":{}", "postgresql": DEMAND}
 
 
 @dataclass(frozen=True)
@@ -58,9 +67,6 @@ class Scaler:
         return after
 
 
-SYNC_S = 15.0
-
-
 def fixed_fleet(workers: int) -> ScalingPolicy:
     return ScalingPolicy("fixed", fixed=workers, about=f"{workers} workers day and night")
 
@@ -84,28 +90,15 @@ def queue_depth(most: int) -> ScalingPolicy:
     )
 
 
-# Until k8s/components/keda is read.
 def ours(most: int) -> ScalingPolicy:
-    triggers = (
-        Trigger("standard", target=4.0),
-        Trigger("interactive", target=8.0),
-        Trigger("demand", target=90.0),
+    """What k8s/ ships for a GPU model on RabbitMQ, by the numbers of its manifest but for the most."""
+    (found,) = scaled_objects(list(yaml.safe_load_all(MANIFEST.read_text())))
+    reads = {question.name: READ_BY[question.type].format(question.name) for question in found.questions}
+    scaling = replace(found.scaling, maximum=most)
+    numbers = ", ".join(f"{trigger.name} {trigger.target:g}" for trigger in scaling.triggers)
+    return ScalingPolicy(
+        "ours", scaling=scaling, reads=reads, about=f"{MANIFEST.relative_to(ROOT)}: {numbers}"
     )
-    scaling = Scaling(
-        triggers,
-        minimum=0,
-        maximum=most,
-        polling_s=15.0,
-        cooldown_s=600.0,
-        up=Rules((Policy("Percent", 100, 60), Policy("Pods", 8, 60)), stabilization_s=0),
-        down=Rules((Policy("Percent", 25, 60),), stabilization_s=300),
-    )
-    reads = {
-        "standard": f"{ALL_MESSAGES}:standard",
-        "interactive": f"{ALL_MESSAGES}:interactive",
-        "demand": DEMAND,
-    }
-    return ScalingPolicy("ours", scaling=scaling, reads=reads)
 
 
 POLICIES: Mapping[str, Callable[[int], ScalingPolicy]] = {

@@ -1,13 +1,12 @@
 """Real runs that the simulator is held to: a backlog that real processes work off, with the demo model."""
 
 import argparse
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +26,7 @@ from demo.client import batch_lines
 from demo.products import KINDS
 from demo.system import MODEL
 from demo.web import serve_folder
+from simulate.runs import TRIALS, Life, RealRun, Sample, Trial, write_run
 
 ROLES = ("api", "dispatcher", "fetcher")
 SETTINGS = {
@@ -42,83 +42,6 @@ POLL_S = 0.25
 SAMPLE_S = 2.0
 NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests count as user already
 PATIENCE_S = 600.0
-
-
-@dataclass(frozen=True)
-class Trial:
-    """`pictures` with `per_picture` questions each. Workers are started so many seconds after all jobs are
-    ready, one when the last is up at the earliest; the last of them is asked to stop after `stop_s`."""
-
-    name: str
-    pictures: int
-    per_picture: int
-    starts: tuple[float, ...] = (0.0,)
-    stop_s: float | None = None
-
-    @property
-    def jobs(self) -> int:
-        return self.pictures * self.per_picture
-
-
-@dataclass(frozen=True)
-class Life:
-    """Of one worker: when its process was started, when it took chunks, when it was asked to stop."""
-
-    began_s: float
-    ready_s: float
-    load_cpu_s: float  # of its process until then
-    stopped_s: float | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """CPU seconds until then: of all processes of ours, and of every other program."""
-
-    at_s: float
-    ours: float
-    others: float
-
-
-@dataclass(frozen=True)
-class RealRun:
-    """Seconds count from when all jobs were ready and no worker was there.
-
-    `ended` is a curve: seconds, jobs so far.
-    """
-
-    trial: Trial
-    cores: int
-    makespan_s: float
-    mean_wait_s: float  # until a job is claimed
-    ended: tuple[tuple[float, int], ...]
-    lives: tuple[Life, ...]
-    samples: tuple[Sample, ...]
-
-    @property
-    def cpu_s(self) -> float:
-        """Of all our processes, from the first worker's start to the end."""
-        return self.samples[-1].ours
-
-    @property
-    def others_cpu_s(self) -> float:
-        return self.samples[-1].others
-
-    @property
-    def free_cores(self) -> tuple[tuple[float, float], ...]:
-        """What other programs left of the machine, from each of these times on."""
-        pairs = zip(self.samples, self.samples[1:], strict=False)
-        return tuple(
-            (one.at_s, self.cores - (two.others - one.others) / (two.at_s - one.at_s)) for one, two in pairs
-        )
-
-    def ours_at(self, at_s: float) -> float:
-        """Our CPU seconds until then."""
-        before = [one for one in self.samples if one.at_s <= at_s] or [self.samples[0]]
-        after = next((one for one in self.samples if one.at_s > at_s), before[-1])
-        one = before[-1]
-        if after.at_s <= one.at_s:
-            return one.ours
-        return one.ours + (after.ours - one.ours) * (at_s - one.at_s) / (after.at_s - one.at_s)
 
 
 class Sampler(Thread):
@@ -150,16 +73,6 @@ class Sampler(Thread):
         self.samples.append(Sample(round(at_s, 3), round(max(last.ours, ours), 3), round(others, 3)))
 
 
-TRIALS = (
-    Trial("calibrate", pictures=400, per_picture=5),
-    Trial("more-jobs", pictures=900, per_picture=5),
-    Trial("one-question", pictures=900, per_picture=1),
-    Trial("two-workers", pictures=900, per_picture=3, starts=(0.0, 0.0)),
-    Trial("late-worker", pictures=900, per_picture=5, starts=(0.0, 14.0)),
-    Trial("leaving-worker", pictures=900, per_picture=3, starts=(0.0, 0.0), stop_s=18.0),
-)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="a folder; each run becomes a file there")
@@ -180,16 +93,13 @@ def run_trials(names: Sequence[str] | None = None) -> Iterator[RealRun]:
 
 
 def told(run: RealRun) -> str:
-    left = run.cores - run.others_cpu_s / run.samples[-1].at_s
-    ours = f"{run.cpu_s:.1f} CPU s of ours; other programs left {left:.2f} of {run.cores} cores"
+    ours = (
+        f"{run.cpu_s:.1f} CPU s of ours; other programs left {run.mean_free_cores:.2f} of {run.cores} cores"
+    )
     return (
         f"{run.trial.name}: {run.trial.jobs} jobs in {run.makespan_s:.1f} s, mean wait "
         f"{run.mean_wait_s:.1f} s, {ours}"
     )
-
-
-def write_run(run: RealRun, folder: Path) -> None:
-    (folder / f"{run.trial.name}.json").write_text(json.dumps(asdict(run), indent=1) + "\n")
 
 
 def run_trial(servers: Servers, trial: Trial) -> RealRun:

@@ -125,6 +125,11 @@ def read_steps(path: Path) -> StepTimes:
         raise BadSteps(f"{path}: {error}") from error
 
 
+def read_question(path: Path) -> Question:
+    """What was asked when a file of step times was measured."""
+    return Question(**json.loads(path.read_text())["question"])
+
+
 def steps_of(found: Mapping[str, Any]) -> StepTimes:
     kind: Literal["measured", "assumed"] = found["kind"]
     if kind not in ("measured", "assumed"):

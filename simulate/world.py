@@ -1,5 +1,6 @@
 """What is simulated: the queue's rules, pods and nodes, prices and traffic, each number with its source."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +44,16 @@ class Plant:
     cpu_request: float = 4.0  # of the pod; what the HPA compares with
     spot_loss_per_hour: float = 0.0  # of each node
     spot_notice_s: float = 120.0
-    cores: float | None = None  # that all pods share, where they run on one machine
-    side_cpu_s: float = 0.0  # of these, what a job costs beside the engine's own thread
+    # Where all pods share one machine: the cores that are free, from each of these seconds on; what is used
+    # of them always; and CPU seconds of a job beside the engine's thread.
+    cores: Sequence[tuple[float, float]] = ()
+    base_cores: float = 0.0
+    side_cpu_s: float = 0.0
+
+    def free_cores(self, now_s: float) -> float | None:
+        """None where nothing is shared."""
+        before = bisect_right(self.cores, (now_s, float("inf"))) - 1
+        return self.cores[max(0, before)][1] if self.cores else None
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def a_check_of_the_books(simulation: Simulation) -> None:
         assert stream.answered.jobs == stream.done
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(policy=policies, most=sizes, plant=plants, seed=some.integers(0, 9))
 def test_at_every_step_each_job_is_in_one_place_and_nobody_has_too_many_workers(
     policy: str, most: int, plant: Plant, seed: int
@@ -90,7 +90,7 @@ def test_at_every_step_each_job_is_in_one_place_and_nobody_has_too_many_workers(
     assert 0 <= outcome.busy_s <= outcome.node_s * (1 + 1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(policy=some.sampled_from(["fixed", "ours"]), most=sizes, seed=some.integers(0, 9))
 def test_more_gpus_are_never_later_but_for_noise(policy: str, most: int, seed: int) -> None:
     few, many = (simulated(policy, gpus, seed=seed, step_s=10.0) for gpus in (most, most + 3))
@@ -181,8 +181,8 @@ def test_shares_are_the_dispatchers(room: int, ready: list[int], queued: list[in
     assert all(abs(ours[n] - theirs[n]) <= 1 for n in range(size))
 
 
-@settings(max_examples=40, deadline=None)
-@given(jobs=some.integers(0, 5000), step_s=some.sampled_from([1.0, 5.0, 60.0]), random=some.booleans())
+@settings(max_examples=15, deadline=None)
+@given(jobs=some.integers(0, 5000), step_s=some.sampled_from([5.0, 7.0, 60.0]), random=some.booleans())
 def test_all_jobs_of_a_stream_come_and_no_more(jobs: int, step_s: float, random: bool) -> None:
     import random as numbers
 
