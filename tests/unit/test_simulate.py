@@ -100,7 +100,11 @@ def test_more_gpus_are_never_later_but_for_noise(policy: str, most: int, seed: i
 @pytest.mark.parametrize("notice_s", [0.0, 120.0])
 def test_lost_nodes_cost_time_and_no_job(notice_s: float) -> None:
     plant = replace(QUICK, spot_loss_per_hour=20.0, spot_notice_s=notice_s)
-    hit, calm = simulated("fixed", plant=plant), simulated("fixed")
+    simulation = Simulation(a_setup("fixed", plant=plant, step_s=1.0))
+    while not simulation.is_over():
+        simulation.step()
+        a_check_of_the_books(simulation)
+    hit, calm = simulation.outcome(), simulated("fixed")
     assert hit.lost > 5
     assert hit.streams["sweep"].done == SWEEP.jobs
     assert hit.makespan_s("sweep") > calm.makespan_s("sweep")
