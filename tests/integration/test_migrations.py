@@ -1,6 +1,7 @@
 """Migrations over rows that are there, and beside processes that work on them."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.db import make_engine
 from app.migrate import Blocked, current_revision, drift, migrate, newest_revision, scripts
 from deploy.migration_rules import faults
 from tests.servers import Databases
+from tests.waiting import eventually
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
 # Everything up to here is in the first release: no process is older than it, and its tables were empty.
@@ -36,6 +38,8 @@ JOBS = """
 IMAGE = """
     INSERT INTO images (tenant_id, ref_kind, ref_hash, ref, state) VALUES ('t', 'url', 'h', 'u', 'failed')
 """
+
+WAITING = "SELECT count(*) FROM pg_locks WHERE relation = 'reviews'::regclass AND NOT granted"
 
 
 @pytest.fixture
@@ -135,6 +139,22 @@ def test_a_table_that_others_read_is_not_waited_for_long_and_the_next_try_goes_o
     assert current_revision(engine) == "0014", "each migration is a transaction of its own"
     migrate(engine)
     assert current_revision(engine) == newest_revision()
+
+
+def test_a_deadlock_with_a_process_at_work_is_tried_again(engine: Engine) -> None:
+    """0015 has `labels` when it wants `reviews`; somebody has these, and then wants those."""
+    others = make_engine(engine.url.render_as_string(hide_password=False), pool_size=1, application="tests")
+    migrate(engine, "0014")
+    with ThreadPoolExecutor(1) as pool, others.begin() as worker:
+        worker.execute(text("SET LOCAL deadlock_timeout = '60s'"))  # so that the migration is the one to end
+        worker.execute(text("LOCK TABLE reviews IN ACCESS EXCLUSIVE MODE"))
+        migrated = pool.submit(migrate, engine, "0015")
+        eventually(lambda: worker.execute(text(WAITING)).scalar_one())
+        worker.execute(text("SELECT count(*) FROM labels"))
+        worker.commit()
+        migrated.result(timeout=60)
+    others.dispose()
+    assert current_revision(engine) == "0015"
 
 
 def test_migrations_take_nothing_away_from_processes_of_the_release_before(engine: Engine) -> None:
