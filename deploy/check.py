@@ -80,11 +80,14 @@ def triggers() -> tuple[str, list[Finding]]:
 
 def upgraded(jobs: int) -> tuple[str, list[Finding]]:
     """How many jobs an upgrade process by process loses; NOT_RUN where the old version is missing."""
-    with TemporaryDirectory(prefix="vqueue-upgrade-") as folder:
-        report = upgrade.check(Path(folder) / "ground", jobs=jobs)
+    remedy = "docs/upgrades.md says what versions must leave one another"
+    try:
+        with TemporaryDirectory(prefix="vqueue-upgrade-") as folder:
+            report = upgrade.check(Path(folder) / "ground", jobs=jobs)
+    except Exception as error:  # a process that does not start is a finding like others
+        return "unknown", [Finding("deploy/upgrade.py", "drill", f"it did not end: {error!r}", remedy)]
     if report is None:
         return NOT_RUN, []
-    remedy = "docs/upgrades.md says what versions must leave one another"
     return str(report.lost), [
         Finding("deploy/upgrade.py", "drill", problem, remedy) for problem in report.problems
     ]
