@@ -178,6 +178,7 @@ def _summary(plan: Plan, new_key: str | None, store: str | None) -> str:
     return (
         "vqueue is up\n"
         f"  API      http://127.0.0.1:{plan.port}/v1\n"
+        f"  console  http://127.0.0.1:{plan.port}/ (sign in with the API key)\n"
         f"  API key  {key}\n"
         f"{own_store}"
         f"  logs     {plan.data}/logs\n"
