@@ -1,6 +1,7 @@
 """The form that makes a batch of a file: as it is sent, filled in at first, and what it asks for. Pure."""
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ MOST_QUESTIONS = 30
 MOST_COLUMNS, COLUMNS_SHOWN, CELL_CHARS = 200, 30, 120
 WINDOWS = ("1h", "6h", "24h", "3d", "7d")
 DELIMITERS = {"": "auto", ",": "comma", ";": "semicolon", "tab": "tab", "|": "bar"}
+IMAGE_URL = re.compile(r"\s*data:[^,]{0,100};base64,", re.IGNORECASE)
 REFERENCES = ("http://", "https://", "s3://", "data:", "file-")
 IMAGE_NAMES = ("image", "img", "picture", "photo", "url")
 ID_NAMES = ("id", "sku", "key", "uuid", "guid", "ean", "gtin", "asin", "code", "name")
@@ -215,7 +217,7 @@ def field_of(param: str | None) -> str:
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell as a page shows it: a short text, or how large an image is."""
+    """A cell as a page shows it: a short text, or how large an image is, about so where it is a data URL."""
 
     text: str = ""
     bytes: int | None = None
@@ -224,6 +226,9 @@ class CellView:
 def cell_view(cell: Cell) -> CellView:
     if isinstance(cell, bytes):
         return CellView(bytes=len(cell))
+    found = IMAGE_URL.match(cell or "")
+    if cell and found:
+        return CellView(bytes=(len(cell) - found.end()) * 3 // 4)
     return CellView(clipped(cell or "", CELL_CHARS))
 
 

@@ -117,7 +117,8 @@ class Exports:
             blocks = self._blocks(stack, batch, file, reader, wish)
             held = _held(blocks, stack.pop_all())
         next(held)  # so that it lets everything go even if nobody reads it
-        return Export(f"{batch.id}.{wish.format.value}", CONTENT_TYPES[wish.format], held)
+        part = "" if wish.rows is Rows.ALL else f"-{wish.rows.value}"
+        return Export(f"{batch.id}{part}.{wish.format.value}", CONTENT_TYPES[wish.format], held)
 
     def _take_place(self, stack: ExitStack, tenant_id: str) -> None:
         message = f"Your share of the {MOST_OPEN} exports at once is taken: wait until one is over."

@@ -37,5 +37,5 @@ def test_a_batch_is_cancelled_after_a_question_and_moves_by_itself(page: Page, s
     batch = submit(site, MANY, name="to be cancelled")
     page.goto(f"{site.url}/batches/{batch}")
     page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("dialog").get_by_role("button", name="OK").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     expect(page.locator("#progress .badge").first).to_have_text("cancelled")

@@ -57,7 +57,7 @@ def test_a_key_is_rotated_and_the_old_one_lasts_for_a_day(page: Page, site: Site
 def test_a_key_is_revoked_after_a_question(page: Page, site: Site) -> None:
     site.keys = {**site.keys, "revoked": create(page, site, "Revoked")}
     page.get_by_role("button", name="Revoke Revoked").click()
-    page.get_by_role("dialog").get_by_role("button", name="OK").click()
+    page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     expect(row_of(page, "Revoked")).to_have_count(0)
     page.context.clear_cookies()
     page.goto(f"{site.url}/")

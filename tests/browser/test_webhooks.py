@@ -28,7 +28,7 @@ def test_an_endpoint_is_made_changed_rotated_and_deleted(page: Page, site: Site)
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Laboratory")
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="OK").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     page.wait_for_url("**/webhooks")
     expect(page.get_by_role("link", name="Laboratory")).to_have_count(0)
 

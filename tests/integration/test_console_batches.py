@@ -55,6 +55,7 @@ def test_failed_jobs_are_tried_again_once_however_often_it_is_pressed(visitor: V
     assert [answer.status_code for answer in answers] == [303, 303], answers[0].text
     first, second = (answer.headers["location"] for answer in answers)
     assert first == second != "/batches/batch_1"
+    assert visitor.get("/batches").text.count('<span class="badge">retry</span>') == 1
 
 
 @pytest.mark.parametrize("format", ["csv", "jsonl", "ndjson", "parquet"])
@@ -64,6 +65,15 @@ def test_answers_are_downloaded_in_each_format(visitor: Visitor, rows: Rows, for
     answer = visitor.get("/batches/batch_1/export", format=format)
     assert answer.status_code == 200
     assert "attachment" in answer.headers["content-disposition"]
+
+
+def test_failed_rows_are_offered_while_the_page_is_open(visitor: Visitor, rows: Rows) -> None:
+    rows.add_batch()
+    rows.fail(*rows.add_jobs(1, batch_id="batch_1"))
+    rows.run("UPDATE batches SET failed = 1")
+    page = visitor.get("/batches/batch_1").text
+    downloads = page[page.index('<section id="download" class="card" data-live') :]
+    assert "rows=failed" in downloads
 
 
 def test_what_clients_and_models_say_is_never_markup(visitor: Visitor, rows: Rows) -> None:

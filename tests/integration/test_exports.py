@@ -211,6 +211,15 @@ def test_no_browser_shows_an_export_as_a_page(http: httpx.Client, db: Sessions, 
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_failed_rows_are_saved_beside_all_rows(http: httpx.Client, db: Sessions) -> None:
+    rows = Rows(db)
+    rows.tenant = rows.one("SELECT id FROM tenants")
+    rows.add_batch()
+    rows.fail(*rows.add_jobs(1, batch_id="batch_1"))
+    answer = http.get("/v1/batches/batch_1/export", params={"format": "csv", "rows": "failed"})
+    assert answer.headers["content-disposition"] == 'attachment; filename="batch_1-failed.csv"'
+
+
 @pytest.mark.parametrize("query", ["format=xlsx", "rows=some", "retries=2", "row=failed"])
 def test_an_unknown_wish_is_refused_by_name(http: httpx.Client, rows: Rows, query: str) -> None:
     assert rows

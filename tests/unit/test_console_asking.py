@@ -1,5 +1,6 @@
 """The form that makes a batch of a file: guesses, questions, and errors beside their fields."""
 
+import base64
 from collections.abc import Sequence
 
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 
 from app.console.asking import (
     AskForm,
+    CellView,
     QuestionFields,
     asked_as_text,
     batch_of,
+    cell_view,
     change_questions,
     field_of,
     first_form,
@@ -172,3 +175,10 @@ def test_a_preview_shows_a_row_for_each_row_with_the_picture_that_is_there() -> 
     assert view is not None
     assert [[one.state for one in row.answers] for row in view.rows] == [["completed", "queued"], ["refused"]]
     assert ([row.picture for row in view.rows], view.waits, view.ended) == (["/f", None], True, 2)
+
+
+@pytest.mark.parametrize("before", ["data:image/png;base64,", " DATA:image/jpeg;name=a;base64,"])
+def test_an_image_inside_a_cell_is_shown_by_its_size(before: str) -> None:
+    inside = before + base64.b64encode(bytes(300)).decode()
+    assert cell_view(inside) == cell_view(bytes(300)) == CellView(bytes=300)
+    assert cell_view("https://shop.example/data:1;base64,") == CellView("https://shop.example/data:1;base64,")

@@ -92,8 +92,8 @@ function formUrl(form) {
   return `${form.getAttribute("action") || location.pathname}?${query}`;
 }
 
-// Ask before a form marked data-confirm is sent.
-function sure(text) {
+// Ask before a form marked data-confirm is sent; `doing` is what its button says.
+function sure(text, doing) {
   return new Promise((answer) => {
     const dialog = document.createElement("dialog");
     const words = document.createElement("p");
@@ -101,8 +101,8 @@ function sure(text) {
     const form = document.createElement("form");
     form.method = "dialog";
     form.className = "line";
-    const yes = Object.assign(document.createElement("button"), { value: "yes", className: "danger", textContent: "OK" });
-    const no = Object.assign(document.createElement("button"), { value: "", textContent: "Esc" });
+    const yes = Object.assign(document.createElement("button"), { value: "yes", className: "danger", textContent: doing });
+    const no = Object.assign(document.createElement("button"), { value: "", textContent: document.body.dataset.back });
     form.append(no, yes);
     dialog.append(words, form);
     dialog.addEventListener("close", () => { answer(dialog.returnValue === "yes"); dialog.remove(); });
@@ -119,7 +119,7 @@ document.addEventListener("submit", async (event) => {
   } else if (form.dataset.confirm && !form.dataset.sure) {
     event.preventDefault();
     const submitter = event.submitter;
-    if (await sure(form.dataset.confirm)) {
+    if (await sure(form.dataset.confirm, submitter?.textContent.trim() || "OK")) {
       form.dataset.sure = "yes";
       form.requestSubmit(submitter);
     }
