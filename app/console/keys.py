@@ -9,6 +9,7 @@ from app.auth import ALL, Scope, may_give
 from app.store.keys import KeyRow
 
 SOON = timedelta(days=14)
+PAGE = 100  # keys; closed ones are kept, and may be many where keys are rotated often
 # In the order in which they are offered.
 SCOPES = (Scope.READ, Scope.WRITE, Scope.REVIEW, Scope.CHAT, Scope.ADMIN, ALL)
 EXPIRIES = (7, 30, 90, 365)  # days
@@ -47,6 +48,17 @@ def key_views(
         for key in keys
     ]
     return views[::-1]
+
+
+def key_page(views: Sequence[KeyView], after: str | None) -> tuple[Sequence[KeyView], str | None]:
+    """A page behind the key `after` (the first one where it is none), and what the next goes on behind.
+
+    Open keys come before closed ones.
+    """
+    ordered = sorted(views, key=lambda view: not view.is_open)
+    start = next((at for at, view in enumerate(ordered, start=1) if view.key.id == after), 0)
+    shown = ordered[start : start + PAGE]
+    return shown, shown[-1].key.id if start + PAGE < len(ordered) else None
 
 
 def key_state(key: KeyRow, now: datetime) -> KeyState:

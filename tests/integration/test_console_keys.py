@@ -115,6 +115,24 @@ def test_a_key_is_revoked_and_stays_in_sight(visitor: Visitor, db: Sessions, api
     assert visitor.post(f"/keys/{other.id}/rotate").status_code == 404
 
 
+def test_many_keys_are_on_pages_the_open_ones_first(visitor: Visitor, rows: Rows) -> None:
+    rows.run(
+        "INSERT INTO api_keys (id, tenant_id, key_hash, prefix, name, scopes, created_at, revoked_at)"
+        " SELECT 'key_' || n, tenant_id, sha256(n::text::bytea), prefix, 'old ' || n, scopes,"
+        " now() + n * interval '1 s', now()"
+        " FROM api_keys, generate_series(100, 249) AS n"
+    )
+    first = visitor.get("/keys").text
+    assert first.count('class="named"') == 100
+    assert 'action="/keys/' in first  # the one that is open
+    assert "old 249<" in first
+    following = re.search(r'href="(/keys\?after=key_\d+)[#"]', first)
+    assert following is not None
+    second = visitor.get(following[1]).text
+    assert second.count('class="named"') == 51
+    assert "old 100<" in second
+
+
 def test_the_audit_log_goes_on_where_a_page_ended(visitor: Visitor, rows: Rows) -> None:
     tenant = rows.one("SELECT id FROM tenants")
     for number in range(40):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from app.audit import entry_name
 from app.config import DAY_S
-from app.console.keys import EXPIRIES, key_views, offered_scopes
+from app.console.keys import EXPIRIES, key_page, key_views, offered_scopes
 from app.console.sessions import Viewer
 from app.errors import Forbidden
 from app.routes.console.desk import Desk, Form, bad_field, page_router, see
@@ -36,9 +36,12 @@ def key_pages(services: Services, desk: Desk) -> APIRouter:
 
     @router.get("")
     def keys(
-        request: Request, viewer: Annotated[Viewer, reader], audit_after: str | None = None
+        request: Request,
+        viewer: Annotated[Viewer, reader],
+        after: str | None = None,
+        audit_after: str | None = None,
     ) -> HTMLResponse:
-        return shown(request, viewer, audit_after=audit_after)
+        return shown(request, viewer, after=after, audit_after=audit_after)
 
     @router.post("")
     def create(request: Request, viewer: Annotated[Viewer, admin], form: Form) -> HTMLResponse:
@@ -82,17 +85,22 @@ def key_pages(services: Services, desk: Desk) -> APIRouter:
         *,
         made: Made | None = None,
         problem: str | None = None,
+        after: str | None = None,
         audit_after: str | None = None,
     ) -> HTMLResponse:
         own = viewer.tenant
         rows = services.keys.list_of(own.id)
+        views = key_views(rows, own_id=own.key_id, own_scopes=own.scopes, now=datetime.now(UTC))
+        page, older_keys = key_page(views, after)
         log = services.audit.read(own.id, limit=ENTRIES, after=audit_after)
         return desk.page(
             request,
             viewer,
             "keys/keys.html",
             status=400 if problem else 200,
-            keys=key_views(rows, own_id=own.key_id, own_scopes=own.scopes, now=datetime.now(UTC)),
+            keys=page,
+            after=after,
+            older_keys=older_keys,
             names={row.id: row.name for row in rows},
             scopes=offered_scopes(own.scopes),
             expiries=EXPIRIES,
