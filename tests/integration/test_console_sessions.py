@@ -69,6 +69,16 @@ def test_signing_out_ends_it_for_good(api_url: str, db: Sessions, rows: Rows) ->
     assert rows.one("SELECT count(*) FROM console_sessions") == 0
 
 
+def test_signing_in_again_ends_the_session_before(api_url: str, db: Sessions, rows: Rows) -> None:
+    key = key_of(db)
+    with visiting(api_url, key) as visitor:
+        assert visitor.http.post("/sign-in", data={"key": "vq_wrong"}).status_code == 401
+        assert visitor.get("/batches").status_code == 200
+        assert visitor.http.post("/sign-in", data={"key": key}).status_code == 303
+        assert visitor.get("/batches").status_code == 200
+    assert rows.one("SELECT count(*) FROM console_sessions") == 1
+
+
 def test_only_a_hash_of_the_token_is_stored(api_url: str, db: Sessions, rows: Rows) -> None:
     with visiting(api_url, key_of(db)) as visitor:
         token = visitor.http.cookies["vqueue_session"]

@@ -45,6 +45,8 @@ def home_pages(sessions: ConsoleSessions, thumbnails: Thumbnails, desk: Desk) ->
             return desk.page(
                 request, None, "sign_in.html", status=error.status, next=next, problem=error.code or "other"
             )
+        # Its cookie is about to go: nobody could sign it out any more.
+        sessions.close(request.cookies.get(SESSION_COOKIE))
         answer = see(next)
         _keep(answer, request, SESSION_COOKIE, opened.token, max_age=opened.lasts_s)
         return answer
