@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from app.config import Settings
@@ -13,6 +14,7 @@ from deploy.drill import Drill, Ground, Report, Step
 from deploy.fleet import Version
 from deploy.trees import NEW
 from tests.chaos.books import Books
+from tests.chaos.inputs import Fate
 from tests.chaos.units import start_servers
 from tests.chaos.verdict import Files
 from tests.servers import S3Place
@@ -48,7 +50,15 @@ def drill(place: Ground, quiet: Mapping[str, Files]) -> Report:
     steps: list[Step] = [
         ("a backup was made, all servers were lost and everything runs on the backup", back_up)
     ]
-    return held.go(steps, quiet)
+    inputs = place.inputs
+    # Nobody is there to cancel a batch while its customer is away.
+    place.inputs = [
+        replace(one, fate=Fate.COMPLETED) if one.fate is Fate.CANCELLED else one for one in inputs
+    ]
+    try:
+        return held.go(steps, quiet)
+    finally:
+        place.inputs = inputs
 
 
 def _open_jobs(held: Drill) -> int:
