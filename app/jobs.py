@@ -29,7 +29,7 @@ from app.store import audit, notices
 from app.store.chats import count_open
 from app.store.files import read_file
 from app.store.images import WantedImage
-from app.store.jobs import JobView, NewJob, insert_job, read_job
+from app.store.jobs import PREVIEW, JobView, NewJob, insert_job, read_job
 from app.store.retention import delete_job
 
 BUSY_RETRY_S = 2
@@ -63,7 +63,8 @@ class Terms:
     deadline_s: float | None
     priority: Priority
     once: Once | None = None
-    is_chat: bool = False  # too many for the audit log
+    is_quiet: bool = False  # too many for the audit log
+    custom_id: str | None = None
     cache: CacheMode = CacheMode.OFF
 
 
@@ -103,16 +104,20 @@ class Jobs:
         if refusal := self._limits.refusal():
             raise refusal
         request = PARSERS[endpoint](body, self._rules)
-        terms = Terms(request.image_params, deadline_s, Priority.INTERACTIVE, is_chat=True)
+        terms = Terms(request.image_params, deadline_s, Priority.INTERACTIVE, is_quiet=True)
         return self._accept(tenant_id, request, terms)
 
-    def submit_request(self, tenant_id: str, request: ChatRequest) -> JobView:
-        """Accept what has been checked already, as a job of the highest class: somebody waits for it."""
+    def submit_preview(self, tenant_id: str, request: ChatRequest) -> JobView:
+        """Accept what has been checked already, as a job of the highest class: somebody waits for it.
+
+        Its answer is a try, which nobody reviews or counts; who asks for several notes them in the audit log.
+        """
         if refusal := self._limits.refusal():
             raise refusal
-        return self._accept(
-            tenant_id, request, Terms(request.image_params, self._timeout_s, Priority.INTERACTIVE)
+        terms = Terms(
+            request.image_params, self._timeout_s, Priority.INTERACTIVE, is_quiet=True, custom_id=PREVIEW
         )
+        return self._accept(tenant_id, request, terms)
 
     def _accept(self, tenant_id: str, request: ChatRequest, terms: Terms) -> JobView:
         self._check_room(tenant_id, request.model, terms)
@@ -129,7 +134,7 @@ class Jobs:
             job = _found(read_job(session, tenant_id, job_id), job_name(job_id))
             if terms.once is not None:
                 terms.once.note(session, job_name(job_id))
-            if not terms.is_chat:
+            if not terms.is_quiet:
                 audit.note(session, actor(), "job.created", job_name(job_id), tenant_id=tenant_id)
             if terms.priority is Priority.INTERACTIVE:
                 waits = not all(image.stored for image in images)
@@ -229,6 +234,7 @@ def _new_job(tenant_id: str, request: ChatRequest, images: Sequence[WantedImage]
     return NewJob(
         tenant_id=tenant_id,
         key_id=actor().key_id,
+        custom_id=terms.custom_id,
         model=request.model,
         prompt=request.prompt,
         params=request.params,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 
+from app.actor import actor
 from app.chat import chat_rules
 from app.checks import Json
 from app.config import Settings
@@ -18,6 +19,7 @@ from app.ids import job_name, job_number
 from app.jobs import Jobs
 from app.lines import BadLine, LineRules, ParsedLine, parse_line, split_lines
 from app.objects import ObjectStore
+from app.store import audit
 from app.store.files import FileRow
 from app.store.previews import Answered, read_answered
 from app.tables.base import InputError, Row
@@ -165,13 +167,14 @@ class Previews:
             for entry in entries
             for line, name in zip(entry.lines, names, strict=True)
         ]
-        return [self._ask(tenant_id, *one) for one in lines[:MOST_JOBS]]
+        return self._ask_all(tenant_id, file_id, lines[:MOST_JOBS])
 
     def ask_lines(self, tenant_id: str, file_id: str, endpoint: str) -> Sequence[Asked]:
         """Ask the first requests of a file of lines."""
         file = self._files.read(tenant_id, file_id)
         check_format(file.filename, None)
-        return [self._ask(tenant_id, line.line, "", line) for line in self.lines(file, endpoint).lines]
+        lines = [(line.line, "", line) for line in self.lines(file, endpoint).lines]
+        return self._ask_all(tenant_id, file_id, lines)
 
     def look(self, tenant_id: str, names: Sequence[str]) -> Mapping[str, Answered]:
         """How far these jobs are, by their names; those of others are left out."""
@@ -179,10 +182,20 @@ class Previews:
         with transaction(self._sessions) as session:
             return {job_name(one.id): one for one in read_answered(session, tenant_id, ids)}
 
+    def _ask_all(
+        self, tenant_id: str, file_id: str, lines: Sequence[tuple[int, str, ParsedLine | BadLine]]
+    ) -> Sequence[Asked]:
+        """One line of the audit log for all of them."""
+        asked = [self._ask(tenant_id, *one) for one in lines]
+        if made := [one.job for one in asked if one.job]:
+            with transaction(self._sessions) as session:
+                audit.note(session, actor(), "preview.created", file_id, {"jobs": made}, tenant_id=tenant_id)
+        return asked
+
     def _ask(self, tenant_id: str, row: int, question: str, line: ParsedLine | BadLine) -> Asked:
         if isinstance(line, BadLine):
             return Asked(row, question, error=line.error.message)
         try:
-            return Asked(row, question, job_name(self._jobs.submit_request(tenant_id, line.request).id))
+            return Asked(row, question, job_name(self._jobs.submit_preview(tenant_id, line.request).id))
         except RequestError as error:
             return Asked(row, question, error=error.message)

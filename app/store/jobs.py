@@ -14,6 +14,8 @@ from app.store.prepared import Prepared
 
 # JSON as clients gave it and as it is stored: any depth, so no closer type would be true.
 Json = Any
+# The `custom_id` of a direct job whose answer is only a try: no client can give one to a direct job.
+PREVIEW = "vqueue_preview"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.labels import Label
+from app.store.jobs import PREVIEW
 from app.store.prepared import Prepared
 
 # The state of a review, where r may be none.
@@ -59,6 +60,7 @@ CONFIDENCE = """coalesce(a.confidence, CASE
             SELECT sum(CAST(token->>1 AS float8)) FROM json_array_elements(a.logprobs) AS token)))) END)"""
 QUESTION_CHARS = 64  # of a table's; what is longer behind a colon is none
 
+# A preview's answers are tries, which are neither reviewed nor counted.
 # A line of a table asks the question whose turn it is; a sweep's jobs say theirs behind the last colon.
 NOTE = Prepared(
     "note_labels",
@@ -68,7 +70,8 @@ NOTE = Prepared(
     answered AS MATERIALIZED (
         SELECT j.id, j.tenant_id, j.batch_id, j.line, j.custom_id, a.model, a.created_at,
                {CONFIDENCE} AS confidence
-        FROM jobs j JOIN answers a ON a.job_id = j.id WHERE j.id = ANY(:ids)),
+        FROM jobs j JOIN answers a ON a.job_id = j.id
+        WHERE j.id = ANY(:ids) AND (j.batch_id IS NOT NULL OR j.custom_id IS DISTINCT FROM '{PREVIEW}')),
     asked AS MATERIALIZED (
         SELECT b.id, b.metadata->>'vqueue_policy_version' AS policy_version,
                b.metadata ? 'vqueue_sweep' AS is_sweep,

@@ -12,10 +12,12 @@ from openai import OpenAI
 from app import previews
 from app.auth import Keys
 from app.config import Settings
-from app.db import Sessions
+from app.db import Sessions, transaction
 from app.ingest import Ingest
+from app.labels import Label
 from app.objects import ObjectStore
 from app.states import Priority
+from app.store.labels import note_labels
 from tests.console import Visitor, visiting
 from tests.rows import Rows
 
@@ -216,6 +218,22 @@ def test_a_preview_asks_the_first_rows_and_shows_what_comes(visitor: Visitor, ro
     assert 'data-waits="0"' in shown.text
     assert re.search(r'<td class="cell">blue</td>', shown.text)
     assert f"/{'a' * 64}/320?until=" in shown.text
+
+
+def test_a_preview_is_a_try_that_nobody_reviews_and_one_line_of_the_audit_log(
+    visitor: Visitor, rows: Rows, db: Sessions
+) -> None:
+    visitor.post(dropped(visitor, CSV.replace(b"A2,,", b"A2,https://a.example/2.jpg,")), do="preview", **ASK)
+    previewed = rows.all("SELECT id FROM jobs")
+    rows.run("UPDATE jobs SET state = 'ready', waiting_on = 0, image_ids = '{}'")
+    mine = rows.add_jobs(1)
+    rows.complete(*previewed, *mine)
+    with transaction(db) as session:
+        note_labels(session, {job_id: [Label("", 0, "red")] for job_id in (*previewed, *mine)})
+    assert (len(previewed), rows.all("SELECT job_id FROM labels")) == (2, mine)
+    noted = rows.table("SELECT action, details FROM audit_log WHERE action ~ '^(job|preview)'")
+    told = [(row.action, len((row.details or {}).get("jobs", []))) for row in noted]
+    assert told == [("preview.created", 2)]
 
 
 def test_a_look_asks_nothing_and_keeps_what_is_filled_in(visitor: Visitor, rows: Rows) -> None:
