@@ -32,6 +32,7 @@ _FIELDS = {
     "questions": "q0.ask",
     "completion_window": "window",
     "near_duplicates": "near",
+    "logprobs": "sure",
     "input_file_id": "",
 }
 
@@ -60,6 +61,7 @@ class AskForm:
     max_tokens: str = ""
     temperature: str = ""
     detail: str = ""
+    sure: str = ""  # on, off, or as the questions have it
     delimiter: str = ""
     encoding: str = ""
     endpoint: str = Endpoint.CHAT.value
@@ -84,6 +86,7 @@ MORE = {
     "max_tokens": "",
     "temperature": "",
     "detail": "",
+    "sure": "",
     "priority": "standard",
     "window": "24h",
     "cache": "",
@@ -172,6 +175,7 @@ def table_of(form: AskForm) -> dict[str, Json]:
         "max_tokens": _number(form.max_tokens, int, "table.body.max_tokens"),
         "temperature": _number(form.temperature, float, "table.body.temperature"),
         "detail": form.detail or None,
+        "logprobs": _keeps_confidence(form) or None,
     }
     return {
         "image_columns": images,
@@ -247,6 +251,11 @@ def read_asked(text: str) -> list[Asked]:
         ]
     except (ValueError, TypeError, OverflowError, RecursionError):
         return []
+
+
+def _keeps_confidence(form: AskForm) -> bool:
+    """Whether tokens' probabilities are kept; by themselves, where an answer gets labels to be reviewed."""
+    return form.sure == "on" or (form.sure != "off" and any(one.kind != "free" for one in form.questions))
 
 
 def _question(at: int, given: QuestionFields) -> dict[str, Json]:

@@ -96,8 +96,24 @@ def test_a_filled_in_form_is_a_body_that_the_api_takes() -> None:
     body = BatchCreate.model_validate(batch_of(filled, "file-1", has_table=True))
     assert body.table is not None
     assert [one.choices for one in body.table.questions] == [None, ["cup", "jug"]]
-    assert (body.table.body, body.table.delimiter) == ({"max_tokens": 8}, "\t")
+    assert (body.table.body, body.table.delimiter) == ({"max_tokens": 8, "logprobs": True}, "\t")
     assert (body.near_duplicates and body.near_duplicates.distance, body.metadata) == (4, {"name": "mine"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_kept"),
+    [
+        ({}, False),
+        ({"q0.kind": "choices", "q0.choices": "red"}, True),
+        ({"q0.kind": "schema", "q0.schema": "{}"}, True),
+        ({"q0.kind": "choices", "q0.choices": "red", "sure": "off"}, False),
+        ({"sure": "on"}, True),
+    ],
+)
+def test_how_sure_an_answer_is_is_kept_where_it_gets_labels_or_as_one_chooses(
+    fields: dict[str, str], is_kept: bool
+) -> None:
+    assert ("logprobs" in str(table_of(form(**fields)))) == is_kept
 
 
 @pytest.mark.parametrize(
@@ -126,6 +142,7 @@ def test_what_is_missing_is_said_beside_its_field(fields: dict[str, str], field:
         ("table.image_columns[1]", "image_2"),
         ("table.id_column", "id_column"),
         ("table.body.temperature", "temperature"),
+        ("table.body.logprobs", "sure"),
         ("table.system", "system"),
         ("completion_window", "window"),
         ("metadata.name", "name"),
