@@ -12,6 +12,8 @@ from app.usage import Cost
 
 # How often a page asks again while its batch runs.
 LIVE_S = 2
+# In percent of a bar: thinner parts are not seen, and one failure among millions is to be.
+THINNEST = 0.5
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,15 @@ class StateCount:
 
     state: str
     jobs: int
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A part of a progress bar: where it begins, and how wide it is, in percent."""
+
+    kind: str
+    at: float
+    width: float
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,10 @@ class BatchView:
     @property
     def is_open(self) -> bool:
         return self.batch.is_open
+
+    @property
+    def bar(self) -> list[BarPart]:
+        return bar_parts(self.batch)
 
     @property
     def status(self) -> str:
@@ -64,17 +79,35 @@ def batch_view(batch: BatchRow, prices: Mapping[str, Price], *, now: datetime) -
     )
 
 
+def bar_parts(batch: BatchRow) -> list[BarPart]:
+    """What has ended, answers by a model first, then those from the cache, then failures."""
+    cached = min(batch.cached_answers, batch.completed)
+    ended = {
+        JobState.COMPLETED.value: batch.completed - cached,
+        "cached": cached,
+        JobState.FAILED.value: batch.failed,
+    }
+    parts, at = list[BarPart](), 0.0
+    for kind, jobs in ended.items():
+        if jobs:
+            width = max(THINNEST, 100 * jobs / max(batch.total, 1))
+            parts.append(BarPart(kind, round(min(at, 100 - width), 3), round(width, 3)))
+            at += width
+    return parts
+
+
 def state_counts(batch: BatchRow, open_: OpenCounts) -> list[StateCount]:
-    """Every state that has jobs, those that have ended first."""
+    """Every state, those that have ended first; what came from the cache, if anything, is counted twice."""
     unended = max(0, batch.total - batch.completed - batch.failed)
     counts = {
         JobState.COMPLETED.value: batch.completed,
+        "cached": batch.cached_answers,
         JobState.FAILED.value: batch.failed,
         JobState.RUNNING.value: min(open_.running, unended),
         "sent": min(open_.queued, unended),
     }
     counts["unsent"] = max(0, unended - counts[JobState.RUNNING.value] - counts["sent"])
-    return [StateCount(state, jobs) for state, jobs in counts.items()]
+    return [StateCount(state, jobs) for state, jobs in counts.items() if jobs or state != "cached"]
 
 
 def _cost(batch: BatchRow, prices: Mapping[str, Price]) -> Cost | None:

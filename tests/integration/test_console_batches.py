@@ -39,6 +39,16 @@ def test_a_batch_tells_how_far_it_is(visitor: Visitor, rows: Rows) -> None:
     assert "bad_prompt" in page
 
 
+def test_the_bar_tells_answered_cached_and_failed_apart(visitor: Visitor, rows: Rows) -> None:
+    rows.add_batch(total=1000)
+    rows.run("UPDATE batches SET completed = 500, cached_answers = 250, failed = 1")
+    for path in ("/batches", "/batches/batch_1"):
+        page = visitor.get(path).text
+        parts = re.findall(r'<rect class="job-(\w+)" x="([\d.]+)%" width="([\d.]+)%"', page)
+        assert parts == [("completed", "0.0", "25.0"), ("cached", "25.0", "25.0"), ("failed", "50.0", "0.5")]
+        assert "<title>answered 500 (of these from cache 250) · failed 1 · Jobs 1,000</title>" in page
+
+
 def test_a_batch_is_cancelled_from_its_page(visitor: Visitor, rows: Rows) -> None:
     rows.add_batch()
     rows.add_jobs(2, batch_id="batch_1")
