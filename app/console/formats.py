@@ -55,20 +55,16 @@ def duration(seconds: float | None) -> str:
     return DASH
 
 
-def gain(seconds: float | None) -> str:
-    """A time that was saved, or with a minus lost."""
-    if seconds is None or seconds >= 0:
-        return duration(seconds)
-    return f"\N{MINUS SIGN}{duration(-seconds)}"
-
-
 def moment(at: datetime | None) -> str | Markup:
     """A time as UTC, which a script turns into the reader's own."""
     if at is None:
         return DASH
-    return Markup('<time datetime="{}">{} UTC</time>').format(
-        escape(at.isoformat(timespec="seconds")), at.strftime("%Y-%m-%d %H:%M")
-    )
+    return Markup('<time datetime="{}">{}</time>').format(escape(at.isoformat(timespec="seconds")), utc(at))
+
+
+def utc(at: datetime) -> str:
+    """`2026-11-30 16:05 UTC`."""
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def short(name: str | None) -> str:
@@ -89,7 +85,7 @@ FILTERS = {
     "share": share,
     "size": size,
     "duration": duration,
-    "gain": gain,
     "moment": moment,
+    "utc": utc,
     "short": short,
 }

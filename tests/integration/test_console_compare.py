@@ -164,6 +164,17 @@ def test_without_two_batches_there_is_a_choice(visitor: Visitor, rows: Rows, que
     assert set(re.findall(r'<option value="(batch_\d)"', page)) == {"batch_1", "batch_2"}
 
 
+def test_a_choice_of_batches_tells_their_time_as_elsewhere_and_marks_retries(
+    visitor: Visitor, rows: Rows
+) -> None:
+    rows.run("UPDATE batches SET created_at = '2026-11-01 10:00Z'")
+    rows.run("UPDATE batches SET retry_of = 'batch_1' WHERE id = 'batch_2'")
+    page = visitor.get("/compare").text
+    options = re.findall(r'data-utc="2026-11-01 10:00 UTC" [a-z]*>([^<]*)</option>', page)
+    ends = {(" (retry) · " in one, one.endswith(" · 2026-11-01 10:00 UTC")) for one in options[:2]}
+    assert ends == {(True, True), (False, True)}
+
+
 def test_batches_without_a_common_item_say_so(visitor: Visitor, mine: Labelled) -> None:
     for name in ("here", "there"):
         mine.answer("red", batch_id=mine.batch(name), custom_id=f"only {name}")

@@ -54,7 +54,8 @@ def test_a_heartbeat_tells_how_full_steps_are_and_what_the_feature_cache_saves(
     metrics.features_read(tier=FeatureTier.MISS, size=0, visual_tokens=9, seconds=70.0)
     leases.step()
     found = text_of(visitor, "workers")
-    assert re.search(r" w1 filled r1 0 75.0 % −1 min 10 s \d\.\d s ago ", found)
+    saved = "0 s look-ups took 1 min 10 s more than they spared so far"
+    assert re.search(rf" w1 filled r1 0 75.0 % {saved} \d\.\d s ago ", found)
     assert re.search(r" w1 idle r1 0 – – ", found)
 
 

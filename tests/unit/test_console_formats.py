@@ -65,13 +65,6 @@ def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> N
     assert formats.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "–"), (0.0, "0 s"), (65, "1 min 5 s"), (-65, "−1 min 5 s")]
-)
-def test_time_that_was_lost_has_a_minus(seconds: float | None, text: str) -> None:
-    assert formats.gain(seconds) == text
-
-
 @given(st.floats(min_value=0, max_value=10**9))
 def test_every_duration_says_something(seconds: float) -> None:
     assert formats.duration(seconds) not in ("", formats.DASH)

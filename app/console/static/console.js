@@ -27,6 +27,11 @@ export function localise(root = document) {
     time.textContent = form.format(new Date(time.dateTime));
     time.dataset.local = "";
   }
+  // A choice holds text only, which ends with its time.
+  for (const option of root.querySelectorAll("option[data-utc]")) {
+    option.textContent = option.textContent.slice(0, -option.dataset.utc.length) + form.format(new Date(option.dataset.moment));
+    delete option.dataset.utc;
+  }
 }
 
 async function load(url, signal) {
