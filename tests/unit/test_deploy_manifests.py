@@ -1,6 +1,7 @@
 """The overlays of k8s/: all rules hold, and each rule finds its mistake and names where it is."""
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 from deploy.check import check_examples, check_overlay
 from deploy.findings import Finding, title
 from deploy.kinds import check_kind
-from deploy.overlays import ROOT, BuildError, Overlay, build, overlay_names, secrets
+from deploy.overlays import ROOT, BuildError, Overlay, Pod, build, overlay_names, secrets
 from deploy.pods import check_pods
 from deploy.wiring import check_wiring
 
@@ -149,6 +150,41 @@ def test_a_claim_that_nobody_made_is_found(overlays: Mapping[str, Overlay]) -> N
 
     without = [one for one in overlays["gpu"].manifests if not has_claim(one)]
     assert found(Overlay("gpu", without), "volumes[models]")
+
+
+PROMETHEUS = ROOT / "deploy/prometheus"
+
+
+def kept_ports() -> str:
+    """The names of ports that a Prometheus in the cluster keeps, as a pattern."""
+    jobs = yaml.safe_load((PROMETHEUS / "kubernetes.yml").read_text())["scrape_configs"]
+    port = "__meta_kubernetes_pod_container_port_name"
+    return next(one["regex"] for one in jobs[0]["relabel_configs"] if one.get("source_labels") == [port])
+
+
+def port_names(pod: Pod) -> list[tuple[str, int]]:
+    """As Prometheus finds them: a container without ports is found, too, under no name."""
+    found: list[tuple[str, int]] = []
+    for _, container in pod.containers:
+        ports = [(one["name"], one["containerPort"]) for one in container.get("ports", [])]
+        found += ports or [("", 0)]
+    return found
+
+
+@pytest.mark.parametrize("name", overlay_names())
+def test_each_process_of_ours_and_nothing_else_is_read_by_prometheus_once(
+    overlays: Mapping[str, Overlay], name: str
+) -> None:
+    monitor = yaml.safe_load((PROMETHEUS / "podmonitor.yaml").read_text())
+    endpoints = [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]]
+    read: dict[str, list[str]] = {}
+    for pod in overlays[name].pods():
+        note = pod.owner["spec"]["template"]["metadata"].get("annotations", {})
+        ours = [port for port in port_names(pod) if re.fullmatch(kept_ports(), port[0])]
+        assert [str(number) for _, number in ours] == ([note["prometheus.io/port"]] if note else [])
+        read[pod.role] = [port for port, _ in port_names(pod) if port in endpoints]
+    processes = {"api": ["http"], "dispatcher": ["metrics"], "fetcher": ["metrics"], "worker": ["metrics"]}
+    assert {role: ports for role, ports in read.items() if ports} == processes
 
 
 def external() -> dict[str, Any]:
