@@ -1,11 +1,11 @@
 """A look at an input before its batch: its first rows, and the answers to what is to be asked of them."""
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from threading import Lock
 
 from app.actor import actor
@@ -24,6 +24,7 @@ from app.store.files import FileRow
 from app.store.previews import Answered, read_answered
 from app.tables.base import InputError, Row
 from app.tables.checks import check_format, table_checks
+from app.tables.names import is_local_name
 from app.tables.opening import open_table, row_entries
 from app.tables.questions import RowReader, check_spec
 from app.tables.spec import TableSpec, read_spec
@@ -46,12 +47,33 @@ class Layout:
 
 @dataclass(frozen=True)
 class Head:
-    """A table's columns and first rows; `count` is how many rows it has, or at least, if not `is_exact`."""
+    """A table's columns and first rows; `count` is how many rows it has, or at least, if not `is_exact`.
+
+    `local` has the number of cells that name pictures on their owner's machine by the column's place, of the
+    first `looked` rows.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Row]
     count: int
     is_exact: bool
+    local: Mapping[int, int] = field(default_factory=dict[int, int])
+    looked: int = 0
+
+
+@dataclass
+class Tally:
+    """What is known of a table's rows so far."""
+
+    rows: int = 0
+    is_exact: bool = False
+    local: Counter[int] = field(default_factory=Counter[int])
+
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        self.local.update(
+            at for at, cell in enumerate(row.cells) if isinstance(cell, str) and is_local_name(cell)
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +115,7 @@ class Previews:
         self._image_max_bytes = settings.image_max_bytes
         self._clock = clock
         self._lock = Lock()
-        self._counts: OrderedDict[tuple[str, Layout], tuple[int, bool]] = OrderedDict()
+        self._counts: OrderedDict[tuple[str, Layout], Tally] = OrderedDict()
 
     def head(self, file: FileRow, layout: Layout) -> Head:
         """InputError where it is no table. One that does not tell its size is read on for `COUNT_S`, once."""
@@ -104,32 +126,36 @@ class Previews:
             rows = table.rows(range(len(table.columns)))
             found = list(islice(rows, ROWS))
             if table.count is not None:
-                return Head(table.columns, found, table.count, is_exact=True)
-            count, is_exact = self._count(file.object_key, layout, rows, len(found))
-            return Head(table.columns, found, count, is_exact)
+                seen = Tally()
+                for row in found:
+                    seen.add(row)
+                return Head(table.columns, found, table.count, True, seen.local, seen.rows)
+            seen = self._count(file.object_key, layout, chain(found, rows))
+            return Head(table.columns, found, seen.rows, seen.is_exact, seen.local, seen.rows)
 
-    def _count(self, key: str, layout: Layout, rows: Iterator[Row], seen: int) -> tuple[int, bool]:
+    def _count(self, key: str, layout: Layout, rows: Iterator[Row]) -> Tally:
         """How many rows there are, and whether that is all; a stored file stays as it is."""
         with self._lock:
             kept = self._counts.get((key, layout))
         if kept is None:
-            kept = self._count_on(rows, seen)
+            kept = self._count_on(rows)
             with self._lock:
                 self._counts[key, layout] = kept
                 while len(self._counts) > MOST_KEPT:
                     self._counts.popitem(last=False)
         return kept
 
-    def _count_on(self, rows: Iterator[Row], seen: int) -> tuple[int, bool]:
-        until = self._clock() + COUNT_S
+    def _count_on(self, rows: Iterator[Row]) -> Tally:
+        seen, until = Tally(), self._clock() + COUNT_S
         try:
-            for _ in rows:
-                seen += 1
-                if self._clock() > until:
-                    return seen, False
+            for row in rows:
+                seen.add(row)
+                if seen.rows > ROWS and self._clock() > until:
+                    return seen
         except InputError:  # of a row far behind those that are shown: its batch will say so
-            return seen, False
-        return seen, True
+            return seen
+        seen.is_exact = True
+        return seen
 
     def lines(self, file: FileRow, endpoint: str) -> LinesHead:
         """The rest of the file is counted by the size of its first lines."""

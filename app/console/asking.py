@@ -146,7 +146,8 @@ def guess_image(head: Head) -> str:
             isinstance(cell, bytes) or cell.strip().startswith(REFERENCES) for cell in cells if cell
         ):
             return column
-    return next((one for one in head.columns if any(name in plain(one) for name in IMAGE_NAMES)), "")
+    named = (one for one in head.columns if any(name in plain(one) for name in IMAGE_NAMES))
+    return next(named, next((head.columns[at] for at in sorted(head.local)), ""))
 
 
 def guess_id(head: Head, image: str) -> str:
@@ -158,6 +159,16 @@ def guess_id(head: Head, image: str) -> str:
             if named and column != image and all(cells) and len(set(cells)) == len(cells):
                 return column
     return ""
+
+
+def local_cells(head: Head | None, form: AskForm) -> int:
+    """How many rows name pictures on their owner's machine, which no worker can fetch."""
+    if head is None:
+        return 0
+    return max(
+        (head.local.get(at, 0) for at, one in enumerate(head.columns) if one in (form.image, form.image_2)),
+        default=0,
+    )
 
 
 def opens_more(form: AskForm, problems: Mapping[str, str]) -> bool:

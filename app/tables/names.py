@@ -11,6 +11,13 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_ENDINGS)
 
 
+def is_local_name(cell: str) -> bool:
+    """Whether it names a picture on its owner's own machine. Of a long cell only the end is looked at."""
+    if not cell[-16:].rstrip().lower().endswith(IMAGE_ENDINGS):
+        return False
+    return "://" not in cell or cell[:5].lower() == "file:"
+
+
 def last_part(reference: str) -> str:
     """The file's name in a reference, without what a URL has behind its path; none of a data URL."""
     if reference[:5].lower() == "data:":

@@ -93,6 +93,17 @@ def test_the_rows_of_a_csv_are_counted_as_far_as_there_is_time(
     assert said in visitor.post(path, do="add", **ASK).text
 
 
+def test_a_table_of_files_on_ones_own_machine_says_so_once(visitor: Visitor) -> None:
+    own = (
+        b"file,sku\n" + b"img/1.JPG,A1\n" * 7 + b"https://a.example/1.jpg,A2\nfile:///tmp/2.png,A3\nn/a,A4\n"
+    )
+    page = dropped(visitor, own)
+    assert "8 of 10 rows name files on your own machine" in visitor.get(page).text
+    assert chosen(visitor.get(page).text, "image") == "file"
+    assert 'id="local"' not in visitor.post(page, do="look", **ASK | {"image": "sku"}).text
+    assert 'id="local"' not in visitor.get(dropped(visitor)).text
+
+
 def test_only_the_head_of_a_file_is_shown(visitor: Visitor) -> None:
     page = visitor.get(dropped(visitor, CSV + b"".join(b"B%d,,x%d\n" % (n, n) for n in range(5)))).text
     assert ("x2" in page, "x3" in page) == (True, False)
