@@ -87,7 +87,8 @@ def build_loops(settings: Settings, stopping: Event) -> list[Loop]:
         Loop("sweeps_due", Due(sessions=sessions).step, idle_s=SWEEP_POLL_S),
         Loop("sweep_runs", runs.step, idle_s=SWEEP_POLL_S),
         Loop("sweep_stalls", Stalls(sessions=sessions).step, idle_s=STALL_POLL_S),
-        *([Loop("shadows", shadows.step, idle_s=SHADOW_POLL_S)] if settings.shadows else []),
+        # Also where none are made any more: those of batches that are deleted go, too.
+        Loop("shadows", shadows.step, idle_s=SHADOW_POLL_S),
         Loop("finalize_small", finalize_small.step, idle_s=idle_s),
     ]
 

@@ -51,8 +51,15 @@ class Report:
     differences: Sequence[Differing]
 
 
+class TenantTaken(Exception):
+    """The tenant that is to have the shadows is a customer's, who would see what others have asked."""
+
+
 class Shadows:
-    """One batch made or compared per `step`; several dispatchers may run it at once."""
+    """One batch made or compared per `step`; several dispatchers may run it at once.
+
+    With no `shadows` it still compares and deletes those that were made before.
+    """
 
     def __init__(self, *, sessions: Sessions, shadows: Sequence[Shadow], tenant: str) -> None:
         self._sessions = sessions
@@ -60,16 +67,19 @@ class Shadows:
         self._tenant = tenant
 
     def step(self) -> bool:
-        """False when there was nothing to do."""
+        """False when there was nothing to do. Raises TenantTaken, after all else is done."""
+        settled = [self._delete(), self._compare()]
         made = [self._make(shadow) for shadow in self._shadows]
-        return any(made) or self._compare() or self._delete()
+        return any(settled) or any(made)
 
     def _make(self, shadow: Shadow) -> bool:
         with transaction(self._sessions) as session:
-            tenant_id = ensure_tenant(session, new_id=new_tenant_id(), name=self._tenant)
-            found = store.find_unshadowed(session, shadow, own_tenant=tenant_id)
+            found = store.find_unshadowed(session, shadow, own_tenant=self._tenant)
             if found is None:
                 return False
+            tenant_id = ensure_tenant(session, new_id=new_tenant_id(), name=self._tenant)
+            if store.is_customer(session, tenant_id):
+                raise TenantTaken(f"{self._tenant}: name another one in VQUEUE_SHADOW_TENANT")
             lock_submission(session, tenant_id, f"{found.id} {shadow.other}")
             if store.is_shadowed(session, found.id, shadow.other):
                 return True
@@ -96,9 +106,12 @@ class Shadows:
     def _delete(self) -> bool:
         with transaction(self._sessions) as session:
             gone = store.doom_orphans(session)
+            stopped = store.cancel_orphans(session)
         for batch_id in gone:
             log.info("shadow_deleted", shadow=batch_id)
-        return bool(gone)
+        for batch_id in stopped:
+            log.info("shadow_stopped", shadow=batch_id)
+        return bool(gone or stopped)
 
 
 def read_report(sessions: Sessions, *, days: int, show: int) -> Report:

@@ -87,6 +87,7 @@ def _read(session: Session, where: str, values: dict[str, object]) -> list[Faile
                  LEFT JOIN (SELECT DISTINCT ON (retry_of) retry_of, id FROM batches
                             WHERE retry_of IS NOT NULL AND deleted_at IS NULL
                                   AND NOT (status = 'failed' AND total = 0)
+                                  AND NOT EXISTS (SELECT FROM shadows s WHERE s.shadow_batch_id = batches.id)
                             ORDER BY retry_of, created_at DESC) r ON r.retry_of = b.id
             WHERE {where} AND b.deleted_at IS NULL ORDER BY b.created_at DESC, b.id
             """  # noqa: S608 - one of two fixed conditions

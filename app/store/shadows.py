@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.shadow_list import Shadow
+from app.store.batches import cancel_batch
 from app.store.console_compare import PLAIN
 
 # A job is in the sample of every share that is larger than its own number, whoever asks.
@@ -22,6 +23,9 @@ PAIRS = """
     JOIN answers y ON y.job_id = b.id AND y.model = :other
     CROSS JOIN LATERAL (SELECT x.model_s > 0 AND y.model_s > 0 AS both) AS t
     WHERE a.batch_id = :batch"""
+ORPHANS = """
+    SELECT s.shadow_batch_id FROM shadows s LEFT JOIN batches b ON b.id = s.batch_id
+    WHERE b.id IS NULL OR b.deleted_at IS NOT NULL"""
 ALIKE = f"(x.text = y.text OR {PLAIN.format('x.text')} = {PLAIN.format('y.text')})"
 
 
@@ -83,7 +87,10 @@ class Differing:
 
 
 def find_unshadowed(session: Session, shadow: Shadow, *, own_tenant: str) -> Shadowed | None:
-    """The batch that ended first of those that have no shadow by this model yet."""
+    """The batch that ended first of those that have no shadow by this model yet, and are none themselves.
+
+    `own_tenant` is the name of the tenant that has the shadows.
+    """
     row = session.execute(
         text(
             f"""
@@ -91,7 +98,9 @@ def find_unshadowed(session: Session, shadow: Shadow, *, own_tenant: str) -> Sha
                 SELECT FROM jobs WHERE batch_id = b.id AND state = 'completed' AND {IN_SAMPLE}) AS sampled
             FROM batches b
             WHERE b.ended_at > now() - {LOOK_BACK} AND b.model = :model AND b.completed > 0
-                AND b.deleted_at IS NULL AND b.tenant_id <> :own
+                AND b.deleted_at IS NULL
+                AND NOT EXISTS (SELECT FROM tenants t WHERE t.id = b.tenant_id AND t.name = :own)
+                AND NOT EXISTS (SELECT FROM shadows s WHERE s.shadow_batch_id = b.id)
                 AND NOT EXISTS (SELECT FROM shadows s WHERE s.batch_id = b.id AND s.other = :other)
             ORDER BY b.ended_at LIMIT 1
             """  # noqa: S608 - constants
@@ -99,6 +108,20 @@ def find_unshadowed(session: Session, shadow: Shadow, *, own_tenant: str) -> Sha
         {**vars(shadow), "own": own_tenant},
     ).one_or_none()
     return Shadowed(*row) if row else None
+
+
+def is_customer(session: Session, tenant_id: str) -> bool:
+    """Whether a tenant has work of its own: a batch that repeats no other, or an open job."""
+    return session.execute(
+        text(
+            """
+            SELECT EXISTS (SELECT FROM batches WHERE tenant_id = :tenant AND retry_of IS NULL)
+                OR EXISTS (SELECT FROM jobs WHERE tenant_id = :tenant AND batch_id IS NULL
+                    AND state IN ('waiting', 'ready', 'queued', 'running'))
+            """
+        ),
+        {"tenant": tenant_id},
+    ).scalar_one()
 
 
 def is_shadowed(session: Session, batch_id: str, other: str) -> bool:
@@ -169,16 +192,26 @@ def doom_orphans(session: Session) -> Sequence[str]:
     """Delete the shadows of batches that are deleted: what was asked and answered goes with its owner's."""
     rows = session.execute(
         text(
-            """
+            f"""
             UPDATE batches SET deleted_at = now()
-            WHERE deleted_at IS NULL AND ended_at IS NOT NULL AND id IN (
-                SELECT s.shadow_batch_id FROM shadows s LEFT JOIN batches b ON b.id = s.batch_id
-                WHERE b.id IS NULL OR b.deleted_at IS NOT NULL)
-            RETURNING id
-            """
+            WHERE deleted_at IS NULL AND ended_at IS NOT NULL AND id IN ({ORPHANS}) RETURNING id
+            """  # noqa: S608 - a piece of our own
         )
     )
     return rows.scalars().all()
+
+
+def cancel_orphans(session: Session) -> Sequence[str]:
+    """The same for those that have not ended: nothing more of them is asked, and they can be deleted soon."""
+    rows = session.execute(
+        text(
+            f"""
+            SELECT id, tenant_id FROM batches
+            WHERE status IN ('validating', 'in_progress') AND id IN ({ORPHANS})
+            """  # noqa: S608 - a piece of our own
+        )
+    )
+    return [row.id for row in rows.all() if cancel_batch(session, row.tenant_id, row.id)]
 
 
 def read_totals(session: Session, *, days: int) -> Sequence[Total]:

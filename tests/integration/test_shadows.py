@@ -14,9 +14,9 @@ from app.db import Sessions, transaction
 from app.model_list import read_models
 from app.objects import ObjectStore
 from app.shadow_list import Shadow
-from app.shadows import Shadows, read_report
-from app.states import Priority
-from app.store import batches
+from app.shadows import Shadows, TenantTaken, read_report
+from app.states import BatchStatus, Priority
+from app.store import batches, failures
 from app.store.batches import BatchRow
 from app.store.tenants import find_tenant
 from tests.desk import PIXEL, Desk, image, line
@@ -135,6 +135,15 @@ def test_a_batch_has_one_shadow_and_a_shadow_none(mill: Mill, desk: Desk) -> Non
     assert desk.count("batches") == 2
 
 
+def test_a_shadow_is_not_taken_for_the_retry_of_a_batch(mill: Mill, desk: Desk) -> None:
+    batch_id = ask(mill, desk, 2)
+    drain(shadows_of(mill))
+    mill.grind()
+    with transaction(desk.sessions) as session:
+        (batch,) = failures.read_batches(session, [batch_id])
+    assert batch.retried_as is None
+
+
 def test_a_share_of_the_jobs_is_asked(mill: Mill, desk: Desk) -> None:
     batch_id = ask(mill, desk, 60)
     drain(shadows_of(mill, replace(ALL, share=0.5)))
@@ -149,6 +158,34 @@ def test_a_share_that_comes_to_no_job_is_let_be(mill: Mill, desk: Desk) -> None:
     drain(shadows_of(mill, replace(ALL, share=1e-9)))
     assert shadow_of(desk, batch_id) is None
     assert desk.count("shadows") == 1
+
+
+def test_a_tenant_with_work_of_its_own_is_never_given_what_others_have_asked(mill: Mill, desk: Desk) -> None:
+    ask(mill, desk, 2)
+    desk.execute("INSERT INTO tenants (id, name) VALUES ('tenant_clash', 'clash')")
+    ask(mill, desk, 1)
+    desk.execute("UPDATE batches SET tenant_id = 'tenant_clash' WHERE total = 1")
+    with pytest.raises(TenantTaken):
+        Shadows(sessions=mill.sessions, shadows=[ALL], tenant="clash").step()
+    assert (desk.count("shadows"), desk.count("batches")) == (0, 2)
+
+
+def test_a_shadow_has_none_under_another_name_of_the_tenant_either(mill: Mill, desk: Desk) -> None:
+    ask(mill, desk, 2)
+    drain(shadows_of(mill))
+    mill.grind()
+    drain(Shadows(sessions=mill.sessions, shadows=[Shadow("other", "demo", 1.0)], tenant="renamed"))
+    assert desk.count("shadows") == 1
+
+
+def test_a_deleted_batch_stops_its_shadow_also_once_none_are_made_any_more(mill: Mill, desk: Desk) -> None:
+    batch_id = ask(mill, desk, 2)
+    drain(shadows_of(mill))
+    desk.execute("UPDATE batches SET deleted_at = now() WHERE id = :id", id=batch_id)
+    drain(Shadows(sessions=mill.sessions, shadows=[], tenant="shadow"))
+    shadow = shadow_of(desk, batch_id)
+    assert shadow is not None
+    assert shadow.status is BatchStatus.CANCELLING
 
 
 def test_the_shadow_of_a_deleted_batch_is_deleted(mill: Mill, desk: Desk) -> None:
