@@ -63,6 +63,12 @@ def questions(rows: Sequence[AskedRow], labels: Sequence[LabelRow]) -> list[Ques
     ]
 
 
+def way_back(found: Sequence[Question], came_from: str) -> Reply | None:
+    """The reply whose batch the viewer comes from; where it is not on the page, the newest one of a batch."""
+    replies = [one for question in found for one in question.replies if one.batch_id]
+    return next((one for one in replies if one.id == came_from), next(iter(replies), None))
+
+
 def _before(rows: Sequence[AskedRow]) -> list[str | None]:
     """The answer that each was given after, None where there is none."""
     found: list[str | None] = []

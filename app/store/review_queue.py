@@ -63,6 +63,7 @@ class QueuedAnswer:
     image_ids: Sequence[int]
     text: str
     notes: Sequence[str] | None
+    batch_name: str | None  # as its owner calls it
 
 
 def find_unsure(
@@ -156,8 +157,9 @@ def read_queued(session: Session, tenant_id: str, job_id: int, field: str | None
             f"""
             SELECT l.job_id, l.field, l.batch_id, l.question, l.item, l.policy_version, l.model,
                    l.created_at, l.confidence, j.prompt, j.params->'constraint' AS "constraint",
-                   j.image_ids, a.text, a.notes
+                   j.image_ids, a.text, a.notes, coalesce(b.metadata->>'name', b.metadata->>'description')
             FROM labels l JOIN jobs j ON j.id = l.job_id JOIN answers a ON a.job_id = l.job_id
+            LEFT JOIN batches b ON b.id = l.batch_id
             WHERE l.job_id = :job AND l.place = 0 AND {where} ORDER BY l.field LIMIT 1
             """  # noqa: S608 - constants
         ),

@@ -40,6 +40,16 @@ def test_an_image_has_its_answers_across_batches_the_newest_first(visitor: Visit
     assert f"/thumbnails/{mine.rows.tenant}/{HASH}/1600?" in page
 
 
+def test_an_image_leads_back_to_the_results_that_one_comes_from(visitor: Visitor, mine: Labelled) -> None:
+    image = mine.rows.add_image(HASH)
+    first, _ = (ask(mine, mine.batch(name), "red", [image]) for name in ("batch_1", "batch_2"))
+    trails = [
+        re.findall(r'<p class="trail">.*href="(/batches/\w+/results)"', visitor.get(PAGE, **query).text)
+        for query in ({"job": first}, {})
+    ]
+    assert trails == [["/batches/batch_1/results"], ["/batches/batch_2/results"]]
+
+
 def test_an_image_is_found_in_jobs_about_several(visitor: Visitor, mine: Labelled) -> None:
     mine.batch("batch_1")
     first, second = mine.rows.add_image(OTHER), mine.rows.add_image(HASH)

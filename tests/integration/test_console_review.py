@@ -115,6 +115,13 @@ def test_the_queue_is_filtered(ada: Visitor, mine: Labelled, wish: dict[str, str
     assert "over=yes" in led_to(ada.post(f"/review/{wanted}/skip", **wish))
 
 
+def test_an_answers_batch_is_called_as_its_owner_does(ada: Visitor, mine: Labelled) -> None:
+    mine.batch("day")
+    mine.rows.run("""UPDATE batches SET metadata = '{"name": "Shoes of May"}'""")
+    answered(mine, batch_id="day")
+    assert re.search(r'href="/batches/day" title="day">Shoes of May<', ada.get(f"/review/{begin(ada)}").text)
+
+
 def test_two_who_work_at_once_never_get_the_same(api_url: str, api_key: str, mine: Labelled) -> None:
     jobs = {answered(mine, sure=number / 10) for number in range(1, 7)}
     with ExitStack() as doors, ThreadPoolExecutor(6) as people:

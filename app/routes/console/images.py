@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
 
-from app.console.pictures import questions
+from app.console.pictures import questions, way_back
 from app.console.sessions import Viewer
 from app.console.thumbnails import LARGE, SMALL
 from app.routes.console.desk import Desk, page_router
@@ -25,6 +25,7 @@ def image_pages(services: Services, desk: Desk) -> APIRouter:
     ) -> HTMLResponse:
         """`job` is the one that the viewer comes from."""
         parts = services.results.image(viewer.tenant.id, content_hash, before=before or None)
+        asked = questions(parts.asked, parts.labels)
         small = services.thumbnails.linker(viewer.tenant.id, SMALL)
         return desk.page(
             request,
@@ -33,7 +34,8 @@ def image_pages(services: Services, desk: Desk) -> APIRouter:
             content_hash=content_hash,
             link=services.thumbnails.linker(viewer.tenant.id, LARGE)(content_hash),
             facts=parts.facts,
-            questions=questions(parts.asked, parts.labels),
+            questions=asked,
+            back=way_back(asked, job),
             near=[(one.content_hash, small(one.content_hash), one.ref) for one in parts.near],
             came_from=job,
             last=parts.asked[-1].id if parts.has_more else None,
