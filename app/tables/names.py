@@ -13,9 +13,9 @@ def is_image_name(name: str) -> bool:
 
 def is_local_name(cell: str) -> bool:
     """Whether it names a picture on its owner's own machine. Of a long cell only the end is looked at."""
-    if not cell[-16:].rstrip().lower().endswith(IMAGE_ENDINGS):
+    if "://" in cell[:16] and cell[:5].lower() != "file:":
         return False
-    return "://" not in cell or cell[:5].lower() == "file:"
+    return cell[-16:].rstrip().lower().endswith(IMAGE_ENDINGS)
 
 
 def last_part(reference: str) -> str:
