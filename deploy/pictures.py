@@ -3,6 +3,7 @@
 Grafana draws them better; these show what a panel is about, on a machine that has none.
 """
 
+import argparse
 import re
 import tempfile
 from pathlib import Path
@@ -30,6 +31,7 @@ Drawn = list[tuple[str, Series]]
 
 def main() -> None:
     """Draw all, and say what is wrong with a panel."""
+    argparse.ArgumentParser(prog="scripts/dashboards", description=__doc__).parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, own_run(Path(folder), rounds=ROUNDS) as monitored:
         faults = check_run(monitored)
