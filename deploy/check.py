@@ -16,8 +16,11 @@ from deploy.findings import Finding, Tree
 from deploy.kinds import check_kind
 from deploy.overlays import ROOT, BuildError, Overlay, build, overlay_names, secrets
 from deploy.pods import check_pods
+from deploy.reach import check_reach
 from deploy.replay import replay
+from deploy.resources import check_resources
 from deploy.scaling_rules import check_scaling
+from deploy.starts import check_starts
 from deploy.wiring import check_wiring
 from tests.triggers.runs import prove_all
 
@@ -32,6 +35,9 @@ def check_overlay(overlay: Overlay) -> Iterator[Finding]:
         yield from check_kind(overlay.file, manifest)
     yield from check_pods(overlay)
     yield from check_wiring(overlay)
+    yield from check_reach(overlay)
+    yield from check_starts(overlay)
+    yield from check_resources(overlay)
     yield from check_scaling(overlay.file, overlay.manifests)
 
 

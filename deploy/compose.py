@@ -14,11 +14,18 @@ from deploy.dockerfile import Stage, read_stages
 from deploy.findings import Finding, Tree
 from deploy.kinds import SCHEMAS
 from deploy.overlays import ROOT
+from deploy.reach import OPTIONAL, SERVERS, targets
+from deploy.resources import WRITTEN, image_name
 
 FILE = "docker-compose.yml"
 EXAMPLE = ".env.example"
+PROMETHEUS = "deploy/prometheus/prometheus.yml"
 # Our services and their roles.
 ROLES = {"worker-gpu": "worker", "worker-vllm": "worker"}
+SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "us": 1e-6}
+# What the services of servers listen on.
+LISTENS = {"postgres": (5432,), "rabbitmq": (5672, 15672), "valkey": (6379,), "s3": (8333,)}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|h|m|s)")
 _ASKED = re.compile(r"(?<!\$)\$\{(\w+)(?::?([-?])([^}]*))?\}")
 
 
@@ -47,6 +54,9 @@ def check_compose(compose: Tree, example: Mapping[str, str]) -> Iterator[Finding
         if isinstance(service.get("build"), Mapping):
             yield from _build(f"services.{name}.build", service["build"], stages)
     yield from _volumes(compose)
+    if not compose["networks"].get("inside", {}).get("internal"):
+        yield Finding(FILE, "networks.inside", "servers and workers can reach the internet", "internal: true")
+    yield from _scraped(compose)
     yield from _example(compose, example)
 
 
@@ -60,6 +70,13 @@ def _service(field: str, service: Tree, compose: Tree) -> Iterator[Finding]:
         if not str(port).startswith("127.0.0.1:"):
             yield Finding(
                 FILE, f"{field}.ports", f"{port} is open to other machines", "begin it with 127.0.0.1:"
+            )
+    mounted = {str(one).split(":")[0] for one in service.get("tmpfs", [])}
+    mounted |= {str(one).split(":")[1] for one in service.get("volumes", [])}
+    for path in WRITTEN.get(image_name(service["image"]), ()):
+        if path not in mounted and path != "/dev/shm":  # noqa: S108 - every container has one
+            yield Finding(
+                FILE, f"{field}.volumes", f"it writes to {path}, which is read-only or lost", "mount it"
             )
     for kind in ("networks", "depends_on"):
         for name in service.get(kind, []):
@@ -79,7 +96,46 @@ def _ours(name: str, service: Tree, example: Mapping[str, str]) -> Iterator[Find
     yield from given.check_names(FILE, f"{field}.environment", environment)
     yield from given.check_command(FILE, f"{field}.command", words)
     yield from given.check_values(FILE, f"{field}.environment", environment)
+    yield from _servers(field, words, service["environment"], environment)
+    wanted = {"condition": "service_completed_successfully"}
+    if words[0] == "vqueue" and name != "migrate" and service["depends_on"].get("migrate") != wanted:
+        yield Finding(FILE, f"{field}.depends_on.migrate", "it does not wait for the schema", str(wanted))
     yield from _grace(field, ROLES.get(name, name), service, environment)
+
+
+def _servers(
+    field: str, words: list[str], written: Mapping[str, object], environment: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Servers that are named are there, on ports that they have, and no password stands in the file."""
+    for name in (*SERVERS, *OPTIONAL) if words[0] == "vqueue" else ():
+        if name not in environment:
+            yield Finding(FILE, f"{field}.environment.{name}", "it is not given", "name the service")
+    for target in targets({key: value for key, value in environment.items() if "://" in value}):
+        ports = LISTENS.get(target.host)
+        where = f"{field}.environment.{target.variable}"
+        if ports is not None and target.port not in ports:
+            yield Finding(FILE, where, f"{target.host} does not listen on {target.port}", f"{ports[0]}")
+        if ports is None and "." not in target.host:
+            yield Finding(FILE, where, f"there is no server {target.host}", f"one of {', '.join(LISTENS)}")
+        if re.search(r"://[^/@{]*:(?!\$\{)[^/@]+@", str(written[target.variable])):
+            yield Finding(FILE, where, "the password stands in the file", "ask .env for it by ${...:?}")
+
+
+def _scraped(compose: Tree) -> Iterator[Finding]:
+    """What Prometheus is told to ask are services, on the ports of their metrics."""
+    config = yaml.safe_load((ROOT / PROMETHEUS).read_text())
+    for job in config["scrape_configs"]:
+        for found in job.get("dns_sd_configs", []):
+            for name in found["names"]:
+                field = f"scrape_configs[{job['job_name']}]"
+                service = compose["services"].get(name)
+                if service is None:
+                    yield Finding(PROMETHEUS, field, f"there is no service {name}", "correct its name")
+                    continue
+                environment: Mapping[str, object] = service.get("environment", {})
+                port = 8000 if name == "api" else environment.get("VQUEUE_METRICS_PORT")
+                if str(port) != str(found["port"]):
+                    yield Finding(PROMETHEUS, field, f"{name} has its metrics on {port}", "correct the port")
 
 
 def _grace(field: str, role: str, service: Tree, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -87,8 +143,7 @@ def _grace(field: str, role: str, service: Tree, environment: Mapping[str, str])
         needed_s = given.least_grace_s(role, given.read_settings(environment))
     except ValidationError:  # check_values tells
         return
-    # Docker's own is 10 s.
-    grace_s = float(str(service.get("stop_grace_period", "10s")).removesuffix("s"))
+    grace_s = seconds(str(service.get("stop_grace_period", "10s")))  # Docker's own
     if needed_s is not None and grace_s < needed_s:
         yield Finding(
             FILE,
@@ -96,6 +151,11 @@ def _grace(field: str, role: str, service: Tree, environment: Mapping[str, str])
             f"{grace_s:g} s are less than drain and closing take, {needed_s:g} s",
             "raise it, or lower VQUEUE_DRAIN_S",
         )
+
+
+def seconds(text: str) -> float:
+    """A duration as Compose writes it: 90s, 2m, 1m30s, 1h."""
+    return sum(float(number) * SECONDS[unit] for number, unit in _DURATION.findall(text))
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:

@@ -17,12 +17,20 @@ from packaging.requirements import Requirement
 from deploy.findings import Finding
 from deploy.overlays import ROOT
 from deploy.requirements import name_of, requirements
+from deploy.settings import check_command
 
 FILE = "Dockerfile"
 CONSTRAINTS = "deploy/constraints.txt"
 IGNORED = ".dockerignore"
 # vLLM's worker is put beside what vLLM's image has, whose versions are its own. No image has the others.
 EXTRAS = ("worker", "gpu", "flower", "tracing")
+
+
+# What is missed only when it runs: our packages, and the model that a worker has by default.
+CARRIES = (
+    *(("wheel", package) for package in ("app", "migrations", "vqueue", "workers")),
+    ("worker", "models"),
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,11 @@ def _lint() -> Iterator[Finding]:
 def check_stages(stages: list[Stage], ignored: str) -> Iterator[Finding]:
     """Images that are run have a user of their own and no compilers; what is copied gets into the context."""
     names = {stage.name for stage in stages}
+    for name, wanted in CARRIES:
+        if not any(step.word == "COPY" and wanted in step.rest.split() for step in _steps(stages, name)):
+            yield Finding(
+                FILE, f"stage {name}", f"{wanted} is not copied, and is missed there", f"COPY {wanted}"
+            )
     allowed = [line[1:] for line in ignored.splitlines() if line.startswith("!")]
     for stage in stages:
         for step in stage.steps:
@@ -111,8 +124,10 @@ def check_stages(stages: list[Stage], ignored: str) -> Iterator[Finding]:
                 yield from _copied(step, allowed)
         if stage.base not in names and not re.search(r":v?\d+\.\d+", stage.base):
             yield Finding(FILE, f"stage {stage.name}", f"{stage.base} names no exact version", "pin it")
-        if stage.last("CMD") is None:
+        command = stage.last("CMD")
+        if command is None:
             continue
+        yield from check_command(FILE, f"stage {stage.name}", json.loads(command))
         user = _inherited(stages, stage, "USER")
         if user is None or user.split(":")[0] in ("root", "0"):
             yield Finding(FILE, f"stage {stage.name}", "it runs as root", "end it with USER 10001:10001")
@@ -120,6 +135,10 @@ def check_stages(stages: list[Stage], ignored: str) -> Iterator[Finding]:
             yield Finding(
                 FILE, f"stage {stage.name}", "it installs what only building needs", "do so in a stage before"
             )
+
+
+def _steps(stages: list[Stage], name: str) -> list[Step]:
+    return [step for stage in stages if stage.name == name for step in stage.steps]
 
 
 def _inherited(stages: list[Stage], stage: Stage, word: str) -> str | None:

@@ -134,8 +134,18 @@ def environment(overlay: Overlay, container: Tree) -> dict[str, str]:
     for variable in container.get("env", []):
         reference = variable.get("valueFrom", {}).get("secretKeyRef", {})
         values = contents(overlay, "Secret", reference.get("name", ""))
-        found[variable["name"]] = variable.get("value", values.get(reference.get("key"), ""))
+        value = values.get(reference.get("key"), _of_resources(variable, container))
+        found[variable["name"]] = variable.get("value", value)
     return found
+
+
+def _of_resources(variable: Tree, container: Tree) -> str:
+    """What a container is told of its own requests and limits, in whole CPUs."""
+    wanted = variable.get("valueFrom", {}).get("resourceFieldRef", {}).get("resource", "")
+    kind, _, key = wanted.partition(".")
+    amount: str = container.get("resources", {}).get(kind, {}).get(key, "")
+    thousandths = amount.removesuffix("m") if amount.endswith("m") else None
+    return str(-(-int(thousandths) // 1000)) if thousandths else amount
 
 
 def contents(overlay: Overlay, kind: str, name: str) -> dict[str, str]:

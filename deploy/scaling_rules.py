@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from app.config import Settings
 from app.queue import held_key, queue_name
@@ -12,6 +13,11 @@ from deploy.keda import TYPES, is_reached
 from deploy.scaled import Question, ScaledObject, scaled_objects
 
 OTHER_MODEL = "another-model"  # whose queues no trigger of a model may count
+# By the scheme of VQUEUE_BROKER_URL, who is asked for its queues.
+ASKED = {"amqp": "rabbitmq", "amqps": "rabbitmq", "redis": "redis", "rediss": "redis"}
+FUNCTIONS = re.compile(r"SELECT vqueue_(demand\('[\w.-]+'.*\)|fetch_demand\(.*\))")
+# To read 17.5 GB of weights takes as long at 100 MB/s (docs/scaling.md#why-each-number).
+GPU, GPU_START_S = "nvidia.com/gpu", 180
 
 
 def check_scaling(file: str, manifests: Sequence[Tree]) -> Iterator[Finding]:
@@ -19,6 +25,7 @@ def check_scaling(file: str, manifests: Sequence[Tree]) -> Iterator[Finding]:
     found = scaled_objects(manifests)
     deployments = {one["metadata"]["name"]: one for one in manifests if one.get("kind") == "Deployment"}
     targets = [scaled.target for scaled in found]
+    yield from _check_unscaled(file, deployments, targets)
     for scaled in found:
         field = f"ScaledObject/{scaled.name}"
         if scaled.target not in deployments:
@@ -30,6 +37,8 @@ def check_scaling(file: str, manifests: Sequence[Tree]) -> Iterator[Finding]:
             yield Finding(file, f"{field}.spec.scaleTargetRef", "another has the same target", "join them")
         yield from _check_numbers(file, field, scaled)
         yield from _check_deployment(file, deployments[scaled.target])
+        yield from _check_start(file, field, scaled, deployments[scaled.target])
+        yield from _check_broker(file, field, scaled, manifests)
         for question in scaled.questions:
             yield from _check_login(file, field, question, manifests)
         if models := _models(deployments[scaled.target]):
@@ -46,6 +55,55 @@ def _check_numbers(file: str, field: str, scaled: ScaledObject) -> Iterator[Find
     if scaled.scaling.down.stabilization_s == 0:
         problem = "every dip of a queue ends workers"
         yield Finding(file, f"{field}.spec.advanced", problem, "give scaleDown a stabilization window")
+
+
+def _check_unscaled(file: str, deployments: Mapping[str, Tree], targets: Sequence[str]) -> Iterator[Finding]:
+    """Where KEDA scales anything, it scales all who work: who is forgotten stays one for ever."""
+    for name, deployment in deployments.items():
+        labels: Mapping[str, str] = deployment["spec"]["template"].get("metadata", {}).get("labels", {})
+        role = labels.get("app.kubernetes.io/component")
+        if targets and name not in targets and role in ("worker", "fetcher"):
+            yield Finding(file, title(deployment), "no ScaledObject has it as its target", "give it one")
+
+
+def _check_start(file: str, field: str, scaled: ScaledObject, deployment: Tree) -> Iterator[Finding]:
+    """Who loads for minutes is not sent away for a lull of seconds."""
+    containers: Sequence[Mapping[str, Any]] = deployment["spec"]["template"]["spec"]["containers"]
+    if not any(GPU in one.get("resources", {}).get("limits", {}) for one in containers):
+        return
+    waits = {
+        "cooldownPeriod": scaled.scaling.cooldown_s,
+        "advanced.scaleDown.stabilizationWindowSeconds": scaled.scaling.down.stabilization_s,
+    }
+    for name, given_s in waits.items():
+        if given_s < GPU_START_S:
+            problem = f"{given_s:g} s are less than its model takes to load"
+            yield Finding(file, f"{field}.spec.{name}", problem, f"at least {GPU_START_S}")
+
+
+def _check_broker(
+    file: str, field: str, scaled: ScaledObject, manifests: Sequence[Tree]
+) -> Iterator[Finding]:
+    """That the broker which is used is the one that is asked, and Postgres for what it can answer."""
+    secret = _named(manifests, "Secret", "vqueue") or {}
+    url = urlsplit(secret.get("stringData", {}).get("VQUEUE_BROKER_URL", ""))
+    for question in scaled.questions:
+        where = f"{field}.spec.triggers[{question.name}]"
+        query = question.metadata.get("query", "SELECT vqueue_fetch_demand()")
+        if not FUNCTIONS.fullmatch(query):
+            yield Finding(
+                file, where, f"there is no such function: {query}", "vqueue_demand or vqueue_fetch_demand"
+            )
+        if question.type not in ASKED.values() or not url.scheme:
+            continue
+        if question.type != ASKED.get(url.scheme):
+            yield Finding(
+                file, where, f"the broker is {url.scheme}, and {question.type} is asked", "take its component"
+            )
+        base = url.path.strip("/") or "0"
+        if question.type == "redis" and question.metadata.get("databaseIndex", "0") != base:
+            problem = f"VQUEUE_BROKER_URL has its queues in database {base}"
+            yield Finding(file, f"{where}.databaseIndex", problem, f'databaseIndex: "{base}"')
 
 
 def _check_deployment(file: str, deployment: Tree) -> Iterator[Finding]:
@@ -86,7 +144,7 @@ def _check_model(file: str, field: str, scaled: ScaledObject, models: Sequence[s
     for name in sorted(wanted - asked):
         yield Finding(file, where, f"none reads {name}", "add one, or correct a name")
     for question in scaled.questions:
-        if _queues(question, [OTHER_MODEL]):
+        if _queues(question, [OTHER_MODEL, *(f"{model}-2" for model in models)]):
             yield Finding(file, where, f"{question.name} counts other models' queues", "anchor its pattern")
         if question.type == "rabbitmq":
             yield from _check_rabbitmq(file, f"{where}[{question.name}]", question)

@@ -1,8 +1,9 @@
 """Rules between manifests: what one names, another must be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from app.addresses import PRIVATE_V4
+from app.addresses import PRIVATE_V4, PRIVATE_V6
 from app.config import Settings
 from deploy.findings import Finding, Tree, title
 from deploy.overlays import Overlay, Pod, selects
@@ -17,7 +18,13 @@ CLUSTER_WIDE = (
 )
 # Who may reach the internet: see k8s/base/network/internet.yaml and k8s/components/weights/network.yaml.
 WAY_OUT = frozenset({"fetcher", "dispatcher", "api", "weights"})
-PRIVATE = tuple(str(block) for block in PRIVATE_V4)
+# What lies outside of 2000::/3 is private, link local or an IPv4 address.
+PRIVATE = (*PRIVATE_V4, *PRIVATE_V6, *map(IPv6Network, ("::/3", "4000::/2", "8000::/1", "2002::/16")))
+METADATA = tuple(
+    map(ip_network, ("169.254.169.0/24", "169.254.170.0/24", "fd00:ec2::/32"))
+)  # of nodes and of pods
+# A wider block is no server's, but the internet.
+LEAST_PREFIX = 8
 MODEL = "vqueue.dev/model"
 
 
@@ -121,11 +128,23 @@ def _budgets(overlay: Overlay) -> Iterator[Finding]:
                 f"it selects the pods of {len(meant)} Deployments",
                 "select those of one",
             )
+        yield from _drains(overlay.file, budget)
     for pod in pods:
         if not any(selects(budget["spec"].get("selector"), pod.labels) for budget in budgets):
             yield Finding(
                 overlay.file, title(pod.owner), "no PodDisruptionBudget selects its pods", "add one beside it"
             )
+
+
+def _drains(file: str, budget: Tree) -> Iterator[Finding]:
+    """Nodes can be emptied, however few pods there are: a least number never lets the last one go."""
+    spec, field = budget["spec"], f"{title(budget)}.spec"
+    if str(spec.get("maxUnavailable", 0)).removesuffix("%") == "0":
+        yield Finding(file, field, "no node with its pods can be emptied", "maxUnavailable: 1")
+    if spec.get("unhealthyPodEvictionPolicy") != "AlwaysAllow":
+        yield Finding(
+            file, f"{field}.unhealthyPodEvictionPolicy", "pods that do not start keep a node", "AlwaysAllow"
+        )
 
 
 def _services(overlay: Overlay) -> Iterator[Finding]:
@@ -208,16 +227,18 @@ def _way_out(overlay: Overlay, policy: Tree, rule: Tree, selected: list[Pod]) ->
     blocks = [peer["ipBlock"] for peer in rule.get("to", []) if "ipBlock" in peer]
     if not rule.get("to"):
         blocks = [{"cidr": "0.0.0.0/0"}]
-    whole = [block for block in blocks if block["cidr"] in ("0.0.0.0/0", "::/0", "2000::/3")]
+    field = f"{title(policy)}.spec.egress"
+    for block in blocks:
+        yield from _metadata(overlay.file, field, block)
+    whole = [block for block in blocks if ip_network(block["cidr"]).prefixlen < LEAST_PREFIX]
     if not whole:
         return
-    field = f"{title(policy)}.spec.egress"
     for role in sorted({pod.role for pod in selected} - WAY_OUT):
         yield Finding(
             overlay.file, field, f"{role} can reach the internet", "only the fetcher and webhooks may"
         )
     for block in whole:
-        missing = set(PRIVATE) - set(block.get("except", [])) if block["cidr"] == "0.0.0.0/0" else set[str]()
+        missing = _let_through(block, PRIVATE)
         if missing:
             yield Finding(
                 overlay.file,
@@ -226,10 +247,31 @@ def _way_out(overlay: Overlay, policy: Tree, rule: Tree, selected: list[Pod]) ->
                 "add them",
             )
     ports = {port["port"] for port in rule.get("ports", [])}
-    if not ports or not ports <= set(Settings.model_fields["fetch_ports"].default):
+    spans = any("endPort" in port for port in rule.get("ports", []))
+    if not ports or spans or not ports <= set(Settings.model_fields["fetch_ports"].default):
         yield Finding(
             overlay.file, field, f"the ports are {sorted(ports)}", "allow those of VQUEUE_FETCH_PORTS"
         )
+
+
+def _let_through(block: Tree, private: Iterable[IPv4Network | IPv6Network]) -> set[str]:
+    """Which of these addresses a block reaches."""
+    allowed = ip_network(block["cidr"])
+    kept_out = [ip_network(one) for one in block.get("except", [])]
+    return {
+        str(one)
+        for one in private
+        if one.version == allowed.version
+        and one.overlaps(allowed)
+        and not any(one.subnet_of(out) for out in kept_out if out.version == one.version)  # pyright: ignore[reportArgumentType]
+    }
+
+
+def _metadata(file: str, field: str, block: Tree) -> Iterator[Finding]:
+    """Whoever asks a cloud's metadata service has the rights of the node."""
+    if reached := sorted(_let_through(block, METADATA)):
+        problem = f"{block['cidr']} reaches metadata services"
+        yield Finding(file, field, problem, f"except {', '.join(reached)}")
 
 
 def _scalers(overlay: Overlay) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.compose import check_compose, filled, read_compose, read_example
+from deploy.compose import check_compose, filled, read_compose, read_example, seconds
 from deploy.dockerfile import check_constraints, check_dockerfile, check_stages, read_stages
 from deploy.overlays import ROOT
 from deploy.requirements import requirements
@@ -18,6 +18,19 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 IGNORED = (ROOT / ".dockerignore").read_text()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHON = "python:3.12.12-slim-bookworm"
+
+
+def set_url(services: Services, url: str) -> None:
+    services["fetcher"]["environment"]["VQUEUE_REDIS_URL"] = url
+
+
+def test_durations_are_read_as_compose_writes_them() -> None:
+    assert [seconds(text) for text in ("90s", "2m", "1h1m1s", "500ms")] == [90, 120, 3661, 0.5]
+
+
+def test_networks_that_are_not_closed_are_found() -> None:
+    broken = {**COMPOSE, "networks": {"inside": {}, "outside": None}}
+    assert "networks.inside" in {one.field for one in check_compose(broken, EXAMPLE)}
 
 
 def test_compose_breaks_no_rule() -> None:
@@ -49,6 +62,15 @@ def test_the_dockerfile_breaks_no_rule() -> None:
         (lambda services: services["api"]["build"].update(target="web"), "services.api.build.target"),
         (lambda services: services["worker"]["build"]["args"].update(INDEX="x"), "build.args.INDEX"),
         (lambda services: services["prometheus"]["volumes"].append("./no:/no"), "prometheus.volumes"),
+        (lambda services: services["worker"].pop("tmpfs"), "services.worker.volumes"),
+        (lambda services: services["postgres"].update(volumes=["postgres:/data"]), "postgres.volumes"),
+        (lambda services: services["api"]["depends_on"].pop("migrate"), "api.depends_on.migrate"),
+        (lambda services: services["api"]["environment"].pop("VQUEUE_REDIS_URL"), "VQUEUE_REDIS_URL"),
+        (lambda services: set_url(services, "redis://:${P}@cache:6379/1"), "VQUEUE_REDIS_URL"),
+        (lambda services: set_url(services, "redis://:${P}@valkey:6380/1"), "VQUEUE_REDIS_URL"),
+        (lambda services: set_url(services, "redis://:secret@valkey:6379/1"), "VQUEUE_REDIS_URL"),
+        (lambda services: services["fetcher"]["environment"].update(VQUEUE_METRICS_PORT="1"), "s[fetcher]"),
+        (lambda services: services["worker-gpu"].update(stop_grace_period="1m30s"), "gpu.stop_grace_period"),
         (lambda services: services["s3"].pop("volumes"), "volumes.s3"),
         (lambda services: services["api"]["environment"].update(A="${NEW}"), "NEW"),
         (lambda services: services["api"]["environment"].update(A="${A_PASSWORD:-x}"), "${A_PASSWORD}"),
@@ -74,6 +96,9 @@ def test_variables_are_filled_in_as_compose_does() -> None:
     [
         ("USER 10001:10001\n\nFROM bare", "USER root\n\nFROM bare", "it runs as root"),
         ("COPY app app", "COPY apps apps", "there is no apps to copy"),
+        ("COPY workers workers\n", "", "workers is not copied"),
+        ("COPY models models", "USER 10001", "models is not copied"),
+        ('CMD ["vqueue", "api"]', 'CMD ["vqueue", "apy"]', "is no command"),
         ("COPY app app", "COPY tests tests", "the Dockerfile copies it on line"),
         (PYTHON.removeprefix("python:"), "slim", "names no exact version"),
         ("COPY models models", "RUN apt-get install gcc", "it installs what only building needs"),
