@@ -25,6 +25,9 @@ from app.store.shadows import Differing, Shadowed, Total
 log = structlog.get_logger()
 
 WINDOW_S = 86_400
+# While so many jobs of shadows are open no more are made: they count against the limit over which customers
+# are refused (VQUEUE_BACKLOG_MAX_JOBS, five million by default).
+MOST_OPEN = 100_000
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,11 @@ class Shadows:
     With no `shadows` it still compares and deletes those that were made before.
     """
 
-    def __init__(self, *, sessions: Sessions, shadows: Sequence[Shadow], tenant: str) -> None:
+    def __init__(
+        self, *, sessions: Sessions, shadows: Sequence[Shadow], tenant: str, most_open: int = MOST_OPEN
+    ) -> None:
         self._sessions = sessions
+        self._most_open = most_open
         self._shadows = shadows
         self._tenant = tenant
 
@@ -75,7 +81,7 @@ class Shadows:
     def _make(self, shadow: Shadow) -> bool:
         with transaction(self._sessions) as session:
             found = store.find_unshadowed(session, shadow, own_tenant=self._tenant)
-            if found is None:
+            if found is None or store.is_full(session, most_open=self._most_open):
                 return False
             tenant_id = ensure_tenant(session, new_id=new_tenant_id(), name=self._tenant)
             if store.is_customer(session, tenant_id):

@@ -23,6 +23,7 @@ PAIRS = """
     JOIN answers y ON y.job_id = b.id AND y.model = :other
     CROSS JOIN LATERAL (SELECT x.model_s > 0 AND y.model_s > 0 AS both) AS t
     WHERE a.batch_id = :batch"""
+MOST_UNREAD = 16
 ORPHANS = """
     SELECT s.shadow_batch_id FROM shadows s LEFT JOIN batches b ON b.id = s.batch_id
     WHERE b.id IS NULL OR b.deleted_at IS NOT NULL"""
@@ -108,6 +109,21 @@ def find_unshadowed(session: Session, shadow: Shadow, *, own_tenant: str) -> Sha
         {**vars(shadow), "own": own_tenant},
     ).one_or_none()
     return Shadowed(*row) if row else None
+
+
+def is_full(session: Session, *, most_open: int) -> bool:
+    """Whether so many jobs of shadows are open, or MOST_UNREAD shadows of which nobody knows yet how many."""
+    row = session.execute(
+        text(
+            """
+            SELECT coalesce(sum(greatest(b.total - b.completed - b.failed, 0)), 0) AS jobs,
+                   count(*) FILTER (WHERE b.ingested_at IS NULL) AS unread
+            FROM shadows s JOIN batches b ON b.id = s.shadow_batch_id
+            WHERE s.compared_at IS NULL AND b.ended_at IS NULL
+            """
+        )
+    ).one()
+    return row.jobs >= most_open or row.unread >= MOST_UNREAD
 
 
 def is_customer(session: Session, tenant_id: str) -> bool:

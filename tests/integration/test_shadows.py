@@ -144,6 +144,17 @@ def test_a_shadow_is_not_taken_for_the_retry_of_a_batch(mill: Mill, desk: Desk) 
     assert batch.retried_as is None
 
 
+def test_no_more_shadows_are_made_while_many_of_their_jobs_are_open(mill: Mill, desk: Desk) -> None:
+    ask(mill, desk, 2)
+    ask(mill, desk, 2)
+    shadows = Shadows(sessions=mill.sessions, shadows=[ALL], tenant="shadow", most_open=2)
+    assert shadows.step()
+    desk.execute("UPDATE batches SET total = 2 WHERE retry_of IS NOT NULL")
+    assert not shadows.step()
+    desk.execute("UPDATE batches SET total = 1 WHERE retry_of IS NOT NULL")
+    assert shadows.step()
+
+
 def test_a_share_of_the_jobs_is_asked(mill: Mill, desk: Desk) -> None:
     batch_id = ask(mill, desk, 60)
     drain(shadows_of(mill, replace(ALL, share=0.5)))
