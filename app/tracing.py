@@ -50,7 +50,7 @@ _open: ContextVar[Strands | None] = ContextVar("strands", default=None)
 
 
 def set_up(settings: Settings, *, role: str) -> None:
-    """Once per process. Without an endpoint, or without OpenTelemetry, no traces are made."""
+    """Once per process. Without an endpoint, or without OpenTelemetry that works, no traces are made."""
     global _spans, _share
     if not settings.traces_endpoint:
         return
@@ -61,9 +61,19 @@ def set_up(settings: Settings, *, role: str) -> None:
         return
     _share = settings.traces_share
     instance = f"{socket.gethostname()}-{os.getpid()}"
-    _spans = Spans(
-        settings.traces_endpoint, service=f"vqueue-{role}", instance=instance, version=version("vqueue")
-    )
+    with harmless():  # OpenTelemetry's own variables may be wrong
+        _spans = Spans(
+            settings.traces_endpoint, service=f"vqueue-{role}", instance=instance, version=version("vqueue")
+        )
+
+
+@contextmanager
+def harmless() -> Iterator[None]:
+    """What only tells of work, and must not undo it: a fault is logged."""
+    try:
+        yield
+    except Exception:
+        log.exception("trace_failed")
 
 
 def close() -> None:

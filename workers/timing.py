@@ -17,17 +17,19 @@ def trace_answers(claimed: Sequence[ClaimedJob], answers: Sequence[Future[Answer
     followed = tracing.followed()
     if not followed:
         return
-    for job, future in zip(claimed, answers, strict=True):
-        if job.id in followed:
-            _trace(job, future, Times(begun, time.monotonic()))
+    with tracing.harmless():
+        for job, future in zip(claimed, answers, strict=True):
+            if job.id in followed:
+                _trace(job, future, Times(begun, time.monotonic()))
 
 
 def trace_outcomes(outcomes: Sequence[Outcome]) -> None:
     """For those that are followed."""
     followed = tracing.followed()
-    for one in outcomes if followed else ():
-        if one.job_id in followed:
-            tracing.tell(one.job_id, attempt=one.attempt, outcome=_said(one))
+    with tracing.harmless():
+        for one in outcomes if followed else ():
+            if one.job_id in followed:
+                tracing.tell(one.job_id, attempt=one.attempt, outcome=_said(one))
 
 
 def _trace(job: ClaimedJob, future: Future[Answer], about: Times) -> None:

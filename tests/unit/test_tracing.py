@@ -12,10 +12,11 @@ from app import otlp, tracing
 from app.config import Settings
 from app.errors import InvalidWork
 from app.queue import read_traces
+from app.store.records import FailureRow
 from tests.collector import TRACES, Seen, edges, spans
 from tests.receiver import Receiver, receiving
 from workers.engine.base import Times
-from workers.timing import parts_of
+from workers.timing import parts_of, trace_outcomes
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 YES, NO = f"00-{TRACE}-00f067aa0ba902b7-01", f"00-{TRACE}-00f067aa0ba902b7-00"
@@ -51,6 +52,27 @@ def test_without_opentelemetry_everything_works_and_traces_are_off(
     start(receiver, 1.0)
     with tracing.request(YES):
         assert (tracing.is_on(), tracing.context()) == (False, None)
+
+
+def test_variables_of_opentelemetry_that_are_wrong_stop_no_process(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "1")
+    start(receiver, 1.0)
+    assert not tracing.is_on()
+
+
+def test_a_fault_in_telling_of_answers_costs_none_of_them(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    start(receiver, 1.0)
+    monkeypatch.setattr(tracing, "tell", fault)
+    with tracing.follow("run chunk", {7: YES}):
+        trace_outcomes([FailureRow(7, 1, "step_failed", "m")])
+    assert [one.name for one in sent(receiver)] == ["run chunk"]
 
 
 def test_a_caller_that_samples_is_followed_in_its_own_trace(receiver: Receiver) -> None:
