@@ -112,7 +112,7 @@ class Shadows:
     def _delete(self) -> bool:
         with transaction(self._sessions) as session:
             gone = store.doom_orphans(session)
-            stopped = store.cancel_orphans(session)
+            stopped = store.stop_vain(session)
         for batch_id in gone:
             log.info("shadow_deleted", shadow=batch_id)
         for batch_id in stopped:

@@ -217,13 +217,17 @@ def doom_orphans(session: Session) -> Sequence[str]:
     return rows.scalars().all()
 
 
-def cancel_orphans(session: Session) -> Sequence[str]:
-    """The same for those that have not ended: nothing more of them is asked, and they can be deleted soon."""
+def stop_vain(session: Session) -> Sequence[str]:
+    """Cancel the shadows of deleted batches, and those which would soon be of the class of customers' work.
+
+    A batch of the background becomes one in the last quarter of its time; its answers until then count.
+    """
     rows = session.execute(
         text(
             f"""
-            SELECT id, tenant_id FROM batches
-            WHERE status IN ('validating', 'in_progress') AND id IN ({ORPHANS})
+            SELECT b.id, b.tenant_id FROM shadows s JOIN batches b ON b.id = s.shadow_batch_id
+            WHERE s.compared_at IS NULL AND b.status IN ('validating', 'in_progress') AND (
+                b.id IN ({ORPHANS}) OR now() > b.expires_at - (b.expires_at - b.created_at) / 3)
             """  # noqa: S608 - a piece of our own
         )
     )

@@ -129,7 +129,7 @@ def read_commonest(session: Session, batch_id: str) -> Commonest:
 
 
 def read_open(session: Session) -> tuple[datetime, list[OpenBatch]]:
-    """The database's time, and every batch that has not ended as it stands then.
+    """The database's time, and every batch that has not ended as it stands then; nobody waits for a shadow.
 
     Who has its turn is told by the jobs that are sent, which a window bounds, not by those of each batch.
     """
@@ -145,6 +145,7 @@ def read_open(session: Session) -> tuple[datetime, list[OpenBatch]]:
                    pace, pace_at, created_at, expires_at
             FROM batches
             WHERE status IN ('validating', 'in_progress', 'finalizing', 'cancelling') AND deleted_at IS NULL
+                AND NOT EXISTS (SELECT FROM shadows s WHERE s.shadow_batch_id = batches.id)
             """
         )
     )

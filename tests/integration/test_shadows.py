@@ -16,7 +16,7 @@ from app.objects import ObjectStore
 from app.shadow_list import Shadow
 from app.shadows import Shadows, TenantTaken, read_report
 from app.states import BatchStatus, Priority
-from app.store import batches, failures
+from app.store import batches, failures, watch
 from app.store.batches import BatchRow
 from app.store.tenants import find_tenant
 from tests.desk import PIXEL, Desk, image, line
@@ -142,6 +142,24 @@ def test_a_shadow_is_not_taken_for_the_retry_of_a_batch(mill: Mill, desk: Desk) 
     with transaction(desk.sessions) as session:
         (batch,) = failures.read_batches(session, [batch_id])
     assert batch.retried_as is None
+
+
+def test_a_shadow_ends_before_it_would_compete_with_customers_and_rings_no_alarm(
+    mill: Mill, desk: Desk
+) -> None:
+    batch_id = ask(mill, desk, 2)
+    shadows = shadows_of(mill)
+    drain(shadows)
+    with transaction(desk.sessions) as session:
+        assert watch.read_open(session)[1] == []
+    desk.execute(
+        "UPDATE batches SET created_at = created_at - interval '17 hours',"
+        " expires_at = expires_at - interval '17 hours' WHERE retry_of IS NOT NULL"
+    )
+    drain(shadows)
+    shadow = shadow_of(desk, batch_id)
+    assert shadow is not None
+    assert shadow.status is BatchStatus.CANCELLING
 
 
 def test_no_more_shadows_are_made_while_many_of_their_jobs_are_open(mill: Mill, desk: Desk) -> None:
