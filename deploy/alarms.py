@@ -3,7 +3,7 @@
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 PAGE = ROOT / "docs" / "alerts.md"
+METRICS_PAGE = ROOT / "docs" / "operations.md"
+_FIRST_CELLS = re.compile(r"^\| (`vqueue_[^|]+) \|", re.MULTILINE)
+_SERIES = re.compile(r"\bvqueue[_:][\w:]+")
+_SUFFIX = re.compile(r"_(total|count|sum|bucket)$")
 ANNOTATIONS = ("summary", "description", "runbook_url")
 
 
@@ -34,6 +38,19 @@ def read_rules() -> list[Rule]:
 def check_files() -> list[str]:
     """What is wrong with the files, one line each; nothing where all is well. Needs promtool."""
     return [*check_syntax(), *check_alarms(read_rules())]
+
+
+def check_metrics(expressions: Mapping[str, str]) -> list[str]:
+    """Series that rules or panels, given by their names, look at, and that nobody makes."""
+    cells = " ".join(_FIRST_CELLS.findall(METRICS_PAGE.read_text()))
+    made = set(_SERIES.findall(cells))
+    made |= {rule.name for rule in read_rules() if not rule.is_alarm}
+    return [
+        f"{name}: there is no metric {series}, docs/operations.md lists them all"
+        for name, expression in expressions.items()
+        for series in sorted(set(_SERIES.findall(expression)))
+        if series not in made and _SUFFIX.sub("", series) not in made
+    ]
 
 
 def check_syntax() -> list[str]:

@@ -10,7 +10,9 @@ from tempfile import TemporaryDirectory
 import yaml
 
 from deploy import monitoring, upgrade
+from deploy.alarms import check_metrics, read_rules
 from deploy.compose import check_compose, read_compose, read_example
+from deploy.dashboards import DASHBOARDS
 from deploy.dockerfile import check_dockerfile
 from deploy.findings import Finding, Tree
 from deploy.kinds import check_kind
@@ -106,6 +108,16 @@ def replayed() -> list[Finding]:
     return list(done.findings)
 
 
+def metrics() -> list[Finding]:
+    """Rules and panels that look at nothing."""
+    looks = {rule.name: rule.expression for rule in read_rules()}
+    for dashboard in DASHBOARDS:
+        for panel in dashboard.panels:
+            expressions = (query.expression for query in panel.queries)
+            looks[f"{dashboard.name}, {panel.title}"] = " ".join(expressions)
+    return [Finding("deploy", "expr", fault, "correct its name") for fault in check_metrics(looks)]
+
+
 def watched() -> list[Finding]:
     """What Prometheus finds wrong with alarms and dashboards, after a small run under it."""
     if shutil.which("promtool") is None:
@@ -123,7 +135,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=upgrade.JOBS, help="of the upgrade that is tried")
     asked = parser.parse_args()
     count, findings = check_manifests()
-    beside = [*check_compose(read_compose(), read_example()), *check_dockerfile()]
+    beside = [*check_compose(read_compose(), read_example()), *check_dockerfile(), *metrics()]
     read, lost = NOT_RUN, NOT_RUN
     if not asked.quick:
         beside += replayed()
