@@ -10,6 +10,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from app import telemetry
 from app.config import Settings
+from app.dispatcher import CONNECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
@@ -102,3 +103,8 @@ def test_both_readmes_have_the_same_commands_and_tests() -> None:
     english, chinese = ((ROOT / name).read_text() for name in ("README.md", "README.zh.md"))
     pattern = r"scripts/\w+|bin/vqueue \w+|VQUEUE_\w+|test_\w+|docs/\w+\.md"
     assert set(re.findall(pattern, english)) == set(re.findall(pattern, chinese))
+
+
+def test_the_connections_of_a_dispatcher_are_those_that_it_opens() -> None:
+    assert f"the larger of that and {CONNECTIONS}:" in OPERATIONS
+    assert f"dispatcher (at least {CONNECTIONS})" in OPERATIONS
