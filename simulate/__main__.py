@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -42,20 +43,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(report.last_line(outcomes, options.images, time.process_time() - started, price))
 
 
+def whole(text: str) -> int:
+    """For argparse, which tells of a ValueError by this name."""
+    if (value := int(text)) < 0:
+        raise ValueError
+    return value
+
+
+def amount(text: str) -> float:
+    if not 0 <= (value := float(text)) < math.inf:
+        raise ValueError
+    return value
+
+
+def more_than_none(text: str) -> float:
+    if (value := amount(text)) == 0:
+        raise ValueError
+    return value
+
+
+def share(text: str) -> float:
+    if (value := amount(text)) > 1:
+        raise ValueError
+    return value
+
+
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     add = parser.add_argument
-    add("--gpus", type=int, nargs="+", default=[1, 4, 16, 64], help="the most there are, size by size")
+    add("--gpus", type=whole, nargs="+", default=[1, 4, 16, 64], help="the most there are, size by size")
     add("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
-    add("--images", type=int, default=10_000_000, help="of the nightly sweep")
-    add("--day-jobs", type=int, default=1_000_000, help="of the day around it")
-    add("--interactive", type=float, default=0.05, help="the share of these that are chat completions")
+    add("--images", type=whole, default=10_000_000, help="of the nightly sweep")
+    add("--day-jobs", type=whole, default=1_000_000, help="of the day around it")
+    add("--interactive", type=share, default=0.05, help="the share of these that are chat completions")
     add("--steps", type=Path, default=DATA / "h200-assumed.json", help="a file of step times")
-    add("--load-s", type=float, help="to load the model, in place of the file's")
-    add("--cpu-busy", type=float, default=Plant.cpu_busy, help="cores that a busy worker uses")
+    add("--load-s", type=amount, help="to load the model, in place of the file's")
+    add("--cpu-busy", type=amount, default=Plant.cpu_busy, help="cores that a busy worker uses")
     add("--spot", action="store_true", help="nodes are cheaper, and are lost now and then")
-    add("--spot-loss", type=float, default=0.05, help="losses of a node per hour; assumed")
-    add("--step-s", type=float, default=5.0, help="seconds of a simulated step")
+    add("--spot-loss", type=amount, default=0.05, help="losses of a node per hour; assumed")
+    add("--step-s", type=more_than_none, default=5.0, help="seconds of a simulated step")
     add("--seed", type=int, default=1)
     add("--validate", action="store_true", help="compare with recorded real runs instead")
     add("--real", type=Path, default=DATA / "real", help="their folder, as simulate.real writes it")
@@ -65,7 +91,7 @@ def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def setups_of(options: argparse.Namespace, steps: StepTimes) -> Iterator[Setup]:
     plant = Plant(
-        load_s=options.load_s or steps.load_s,
+        load_s=steps.load_s if options.load_s is None else options.load_s,
         cpu_busy=options.cpu_busy,
         spot_loss_per_hour=options.spot_loss if options.spot else 0.0,
     )

@@ -63,7 +63,8 @@ class Outcome:
 
     @property
     def missed(self) -> int:
-        return sum(stream.missed for stream in self.streams.values())
+        """Jobs without an answer by their deadline, those that have none when it gives up included."""
+        return sum(stream.missed + stream.open_jobs for stream in self.streams.values())
 
     def makespan_s(self, name: str) -> float:
         """From a stream's first arrival to its last answer."""

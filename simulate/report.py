@@ -123,7 +123,7 @@ def as_json(outcome: Outcome, price: float) -> dict[str, object]:
         "gpu_h": outcome.gpu_hours,
         "usd": outcome.gpu_hours * price,
         "utilisation": outcome.utilisation,
-        "missed": {name: stream.missed for name, stream in outcome.streams.items()},
+        "missed": {name: stream.missed + stream.open_jobs for name, stream in outcome.streams.items()},
         "answered_p50_s": {name: stream.answered.quantile(0.5) for name, stream in outcome.streams.items()},
         "answered_p95_s": {name: stream.answered.quantile(0.95) for name, stream in outcome.streams.items()},
         "changes": outcome.events,

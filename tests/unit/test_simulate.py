@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from app.planner import Demand, Lane, share
 from app.states import Priority
-from simulate.__main__ import main
+from simulate.__main__ import main, read_options
 from simulate.arrivals import Arrivals, poisson
 from simulate.books import Cohort, Line, Waits
 from simulate.loop import Outcome, Setup, Simulation, fair_shares
@@ -256,3 +256,16 @@ def test_the_command_prints_its_assumptions_a_table_and_a_line(capsys: pytest.Ca
     text = capsys.readouterr().out
     assert text.index("ASSUMED") < text.index("GPUs") < text.index("simulate: images=20000 gpus=2 fixed_h=")
     assert all(f" {policy} " in text for policy in POLICIES)
+
+
+def test_what_nobody_ever_answers_is_missed() -> None:
+    outcome = simulated("fixed", most=0, step_s=3600.0)
+    assert outcome.missed == sum(stream.came - stream.known for stream in outcome.streams.values())
+
+
+@pytest.mark.parametrize(
+    "words", ["--gpus -1", "--images -5", "--interactive 2", "--step-s 0", "--load-s nan", "--spot-loss inf"]
+)
+def test_numbers_that_make_no_sense_are_refused(words: str) -> None:
+    with pytest.raises(SystemExit):
+        read_options(words.split())
