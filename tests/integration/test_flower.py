@@ -12,7 +12,7 @@ import pytest
 from app.config import Settings
 from app.db import Sessions
 from app.dispatch import Dispatcher
-from app.queue import RUN_CHUNK, ChunkSender
+from app.queue import RUN_CHUNK, ChunkSender, make_celery
 from tests.asking import ask, dispatched, worker
 from tests.processes import free_port
 from tests.rows import Rows
@@ -64,10 +64,12 @@ def test_flower_shows_chunks_and_no_contents_and_takes_no_orders(
 ) -> None:
     rows, gate = Rows(db), tmp_path / "private.jpg"
     dispatcher = Dispatcher(sessions=db, sender=sender, settings=on_broker)
+    control = make_celery(on_broker).control
     with worker(on_broker, tmp_path):
         eventually(lambda: answers(flower), within_s=60)
-        # Workers send events once Flower has asked them to.
-        eventually(lambda: on_broker.served_model in flower.get("/api/workers?refresh=1").text, within_s=60)
+        eventually(lambda: any(flower.get("/api/workers?status=1").json().values()), within_s=60)
+        # Flower asks for events every 5 s: by then this chunk would be on its way.
+        eventually(lambda: "already" in str(control.enable_events(reply=True)), within_s=60)
         ids = ask(rows, on_broker, f"wait for {gate}", 3)
         dispatcher.send()
         tasks = eventually(lambda: flower.get("/api/tasks").json(), within_s=30)
