@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from workers.engine.answer_text import AnswerText
-from workers.engine.base import Answer, FinishReason, Note, Sampling, TokenLogprob, Usage
-from workers.engine.grammar import Matcher
+from workers.engine.base import Answer, FinishReason, Note, Request, Sampling, TokenLogprob, Usage
+from workers.engine.grammar import Grammars, Matcher
+from workers.engine.prompt import Prompt
 from workers.engine.repetition import repeats
 from workers.engine.sampling import Draws, Turn, log_probabilities
 
@@ -40,6 +41,28 @@ class Generation:
         self._matcher = matcher
         self._logprobs: list[TokenLogprob] = []
         self._text = AnswerText(tokenizer, sampling.stop, on_text, opening=opening)
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        prompt: Prompt,
+        *,
+        tokenizer: Tokenizer,
+        end_ids: frozenset[int],
+        grammars: Grammars,
+    ) -> "Generation":
+        """A request's first try; raises InvalidWork for a grammar that cannot be followed."""
+        matcher = grammars.matcher(request.constraint) if request.constraint else None
+        return cls(
+            sampling=request.sampling,
+            prompt=prompt.ids,
+            tokenizer=tokenizer,
+            end_ids=end_ids,
+            matcher=matcher,
+            on_text=request.on_text,
+            opening=prompt.opening if matcher is None else "",
+        )
 
     def allowed(self) -> NDArray[np.bool_] | None:
         """The tokens (vocabulary,) that the row's grammar lets it take next; raises InvalidWork."""

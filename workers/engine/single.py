@@ -19,7 +19,7 @@ from transformers import DynamicCache
 
 from app.errors import FatalWork, WorkError
 from workers.engine import forward
-from workers.engine.base import Answer, Observer, Request
+from workers.engine.base import Answer, Image, Observer, Request
 from workers.engine.checks import check_length, image_grid, placed_images
 from workers.engine.failures import (
     engine_closed,
@@ -34,6 +34,7 @@ from workers.engine.features import Features
 from workers.engine.generation import Generation
 from workers.engine.grammar import Grammars
 from workers.engine.load import LIBRARY_ATTENTION, Checkpoint, Dtype, load_checkpoint
+from workers.engine.preprocess import Grid
 from workers.engine.prompt import Prompt, PromptBuilder
 from workers.engine.sampling import broken_rows, choose
 from workers.engine.watchdog import Watchdog, end_process
@@ -184,29 +185,22 @@ class _Answering:
         _check(ticket)
         request = ticket.request
         places = placed_images(request)
-        grids = [image_grid(self._checkpoint.preprocessor, request, index) for index in places]
-        prompt = self._prompts.build(request.turns, grids)
+        grids = {index: image_grid(self._checkpoint.preprocessor, request, index) for index in places}
+        prompt = self._prompts.build(request.turns, [grids[index] for index in places])
         check_length(len(prompt), request.sampling.max_tokens, limit=self._checkpoint.context)
-        generation = self._generation(request, prompt)
-        encoded = {index: self._encode(request, index) for index in dict.fromkeys(places)}
+        generation = Generation.of(
+            request,
+            prompt,
+            tokenizer=self._prompts.tokenizer,
+            end_ids=self._checkpoint.end_ids,
+            grammars=self._grammars,
+        )
+        encoded = {index: self._encode(request.images[index], grid) for index, grid in grids.items()}
         self._observer.waited(seconds=time.monotonic() - ticket.arrived)
         return self._decode(ticket, prompt, generation, [encoded[index] for index in places])
 
-    def _generation(self, request: Request, prompt: Prompt) -> Generation:
-        matcher = self._grammars.matcher(request.constraint) if request.constraint else None
-        return Generation(
-            sampling=request.sampling,
-            prompt=prompt.ids,
-            tokenizer=self._prompts.tokenizer,
-            end_ids=self._checkpoint.end_ids,
-            matcher=matcher,
-            on_text=request.on_text,
-            opening=prompt.opening if matcher is None else "",
-        )
-
-    def _encode(self, request: Request, index: int) -> Features:
-        grid = image_grid(self._checkpoint.preprocessor, request, index)
-        patches = self._checkpoint.preprocessor.patches(request.images[index].load(), grid)
+    def _encode(self, image: Image, grid: Grid) -> Features:
+        patches = self._checkpoint.preprocessor.patches(image.load(), grid)
         started = time.perf_counter()
         with self._watchdog.watching():
             (features,) = forward.encode(self._checkpoint.model, [(patches, grid)])

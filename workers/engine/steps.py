@@ -103,22 +103,18 @@ class Steps:
             self._attempt(part, [])
 
     def _enter(self, prepared: Prepared) -> Row | None:
-        request = prepared.request
         try:
-            matcher = self._tools.grammars.matcher(request.constraint) if request.constraint else None
+            generation = Generation.of(
+                prepared.request,
+                prepared.prompt,
+                tokenizer=self._tools.tokenizer,
+                end_ids=self._tools.checkpoint.end_ids,
+                grammars=self._tools.grammars,
+            )
         except Exception as error:
             self._prefixes.release(prepared.pin)
             fail(prepared.future, error if isinstance(error, WorkError) else step_failed(error))
             return None
-        generation = Generation(
-            sampling=request.sampling,
-            prompt=prepared.prompt.ids,
-            tokenizer=self._tools.tokenizer,
-            end_ids=self._tools.checkpoint.end_ids,
-            matcher=matcher,
-            on_text=request.on_text,
-            opening=prepared.prompt.opening if matcher is None else "",
-        )
         generation.notes += prepared.notes
         return Row(prepared, generation, pin=prepared.pin, joined=time.monotonic())
 
