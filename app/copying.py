@@ -69,7 +69,7 @@ class Copier:
         copies = [
             copy_job(old, job_id, images, self._models) for old, job_id in zip(old_jobs, job_ids, strict=True)
         ]
-        copies = _followed(task, copies)
+        copies = tracing.with_traces(task.id, copies, is_first=not task.jobs)
         step = Step(
             bytes=old_jobs[-1].line - task.bytes,
             lines=len(copies),
@@ -98,15 +98,6 @@ class Copier:
         wanted = want_images(session, tenant_id, wishes, reuse_s=self._reuse_s) if wishes else {}
         anew = {image.id: wanted[image.wish.ref_hash] for image in lost}
         return anew | {image_id: WantedImage(image_id, stored=True) for image_id in held}
-
-
-def _followed(task: IngestTask, copies: list[Copy]) -> list[Copy]:
-    """Those that are followed with their traces."""
-    if not tracing.is_on():
-        return copies
-    runs = {copy.line: copy.id for copy in copies if copy.error is None}
-    traces = tracing.begin_jobs(task.id, runs, is_first=not task.jobs)
-    return [replace(copy, trace=traces.get(copy.line)) for copy in copies] if traces else copies
 
 
 def copy_job(old: OldJob, job_id: int, images: Mapping[int, WantedImage], models: Collection[str]) -> Copy:

@@ -193,7 +193,7 @@ class Ingest:
         job_ids = store.draw_job_ids(session, len(block.lines))
         cascade = Cascade.of(task.cascade) if task.cascade else None
         rows = job_rows(block, job_ids, images, kept.unusable, task.cache, cascade)
-        rows = _followed(task, rows)
+        rows = tracing.with_traces(task.id, rows, is_first=not task.jobs)
         store.copy_jobs(session, task, rows)
         return [row for row in rows if row.error is not None]
 
@@ -267,12 +267,3 @@ class Ingest:
             if rejections.fail_batch(session, task.id):
                 checks.forget_seen(session, task.id)
                 events.tell_end(session, task.id)
-
-
-def _followed(task: IngestTask, rows: list[JobRow]) -> list[JobRow]:
-    """Those that are followed with their traces."""
-    if not tracing.is_on():
-        return rows
-    runs = {row.line: row.id for row in rows if row.error is None}
-    traces = tracing.begin_jobs(task.id, runs, is_first=not task.jobs)
-    return [replace(row, trace=traces.get(row.line)) for row in rows] if traces else rows

@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 import structlog
@@ -42,6 +43,27 @@ class Strand(NamedTuple):
 
 
 Strands: TypeAlias = tuple[Strand, ...]
+
+
+class NewJob(Protocol):
+    """A job of a batch that is about to be written, a dataclass; one with an `error` will not run."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def error(self) -> object: ...
+
+    @property
+    def trace(self) -> str | None: ...
+
+
+J = TypeVar("J", bound=NewJob)
 
 _spans: "Spans | None" = None
 _share = 0.0
@@ -189,6 +211,15 @@ def begin_jobs(batch_id: str, jobs: Mapping[int, int], *, is_first: bool) -> dic
         lines |= {*sorted(jobs)[:1]}
     links = [_written(strand.span) for strand in strands]
     return {line: trace for line in lines if (trace := _begin_job(batch_id, jobs[line], links))}
+
+
+def with_traces(batch_id: str, jobs: Sequence[J], *, is_first: bool) -> Sequence[J]:
+    """A batch's new jobs, those that are followed with their traces; one that has failed already is not."""
+    if not is_on():
+        return jobs
+    runs = {job.line: job.id for job in jobs if job.error is None}
+    traces = begin_jobs(batch_id, runs, is_first=is_first)
+    return [replace(job, trace=traces.get(job.line)) for job in jobs] if traces else jobs
 
 
 def _begin_job(batch_id: str, job_id: int, links: Sequence[str]) -> str | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -18,11 +17,13 @@ IN_SAMPLE = """model = :model AND final_model IS NULL
 LOOK_BACK = "interval '1 hour'"
 # Both answers to one question; of jobs that another model has answered meanwhile there is no pair.
 PAIRS = """
-    jobs a JOIN jobs b ON b.batch_id = :shadow AND b.line = a.line
-    JOIN answers x ON x.job_id = a.id AND x.model = :model
-    JOIN answers y ON y.job_id = b.id AND y.model = :other
+    jobs a JOIN jobs b ON b.batch_id = {of}shadow_batch_id AND b.line = a.line
+    JOIN answers x ON x.job_id = a.id AND x.model = {of}model
+    JOIN answers y ON y.job_id = b.id AND y.model = {of}other
     CROSS JOIN LATERAL (SELECT x.model_s > 0 AND y.model_s > 0 AS both) AS t
-    WHERE a.batch_id = :batch"""
+    WHERE a.batch_id = {of}batch_id"""
+# Of a pairing that is given, and of each row of `shadows`.
+PAIRS_GIVEN, PAIRS_OF_ROW = PAIRS.format(of=":"), PAIRS.format(of="s.")
 MOST_UNREAD = 16
 ORPHANS = """
     SELECT s.shadow_batch_id FROM shadows s LEFT JOIN batches b ON b.id = s.batch_id
@@ -183,10 +184,10 @@ def compare(session: Session, pairing: Pairing) -> Comparison:
             SELECT count(*), count(*) FILTER (WHERE x.text = y.text), count(*) FILTER (WHERE {ALIKE}),
                    count(*) FILTER (WHERE t.both), coalesce(sum(x.model_s) FILTER (WHERE t.both), 0),
                    coalesce(sum(y.model_s) FILTER (WHERE t.both), 0)
-            FROM {PAIRS}
+            FROM {PAIRS_GIVEN}
             """  # noqa: S608 - constants
         ),
-        _names(pairing),
+        vars(pairing),
     ).one()
     return Comparison(*row)
 
@@ -260,7 +261,7 @@ def read_differences(session: Session, *, days: int, limit: int) -> Sequence[Dif
             f"""
             SELECT s.batch_id, d.custom_id, d.answer, d.other_answer FROM shadows s CROSS JOIN LATERAL (
                 SELECT coalesce(a.custom_id, '') AS custom_id, x.text AS answer, y.text AS other_answer
-                FROM {_lateral(PAIRS)} AND NOT {ALIKE} ORDER BY a.line LIMIT :limit) AS d
+                FROM {PAIRS_OF_ROW} AND NOT {ALIKE} ORDER BY a.line LIMIT :limit) AS d
             WHERE s.compared_at IS NOT NULL AND s.created_at > now() - :days * interval '1 day'
             ORDER BY s.created_at DESC LIMIT :limit
             """  # noqa: S608 - constants
@@ -268,24 +269,3 @@ def read_differences(session: Session, *, days: int, limit: int) -> Sequence[Dif
         {"days": days, "limit": limit},
     )
     return [Differing(*row) for row in rows]
-
-
-def _names(pairing: Pairing) -> dict[str, Any]:
-    return {
-        "batch": pairing.batch_id,
-        "shadow": pairing.shadow_batch_id,
-        "model": pairing.model,
-        "other": pairing.other,
-    }
-
-
-def _lateral(pairs: str) -> str:
-    """The pairs of a row of `shadows` instead of those of parameters."""
-    for parameter, column in (
-        (":shadow", "s.shadow_batch_id"),
-        (":batch", "s.batch_id"),
-        (":model", "s.model"),
-        (":other", "s.other"),
-    ):
-        pairs = pairs.replace(parameter, column)
-    return pairs
