@@ -1,7 +1,7 @@
 """Settings of every vqueue process: typed, frozen, read once from `VQUEUE_*` or secret files."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -219,10 +219,7 @@ class Settings(BaseSettings):
     @field_validator("shadows")
     @classmethod
     def _check_shadows(cls, value: tuple[Shadow, ...], info: ValidationInfo) -> tuple[Shadow, ...]:
-        served = _served(info)
-        named = [name for shadow in value for name in (shadow.model, shadow.other)]
-        if unknown := [name for name in named if served and name not in served]:
-            raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
+        _check_served([name for shadow in value for name in (shadow.model, shadow.other)], info)
         return value
 
     @field_validator("sweep_sources", mode="before")
@@ -240,9 +237,7 @@ class Settings(BaseSettings):
     @field_validator("worker_models")
     @classmethod
     def _check_worker_models(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        served = _served(info)
-        if unknown := [name for name in value if served and name not in served]:
-            raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
+        _check_served(value, info)
         return value
 
     @field_validator(
@@ -346,6 +341,13 @@ def read_sources(text: str) -> Mapping[str, str]:
 
 def _names(models: tuple[ModelEntry, ...], model_name: str | None, model: str) -> tuple[str, ...]:
     return tuple(entry.name for entry in models) or (model_name or model.rstrip("/").rsplit("/", 1)[-1],)
+
+
+def _check_served(names: Sequence[str], info: ValidationInfo) -> None:
+    """ValueError for the first that is no model's name."""
+    served = _served(info)
+    if unknown := [name for name in names if served and name not in served]:
+        raise ValueError(f"{unknown[0]!r} is none of the models {', '.join(served)}")
 
 
 def _served(info: ValidationInfo) -> tuple[str, ...]:

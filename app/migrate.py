@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -45,7 +46,9 @@ def current_revision(engine: Engine) -> str | None:
         return _revision_of(connection)
 
 
+@cache
 def newest_revision() -> str | None:
+    """Read once: readiness asks at every probe."""
     return scripts().get_current_head()
 
 
@@ -61,6 +64,11 @@ def is_newer(revision: str | None) -> bool:
     """
     newest = newest_revision() or ""
     return revision is not None and revision.isdecimal() and revision > newest
+
+
+def serves(revision: str | None) -> bool:
+    """Whether this version can work with a schema: its own, or that of a newer one."""
+    return revision == newest_revision() or is_newer(revision)
 
 
 def drift(engine: Engine) -> list[object]:

@@ -7,7 +7,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import Sessions, make_sessions, transaction
-from app.migrate import current_revision, is_newer, newest_revision
+from app.migrate import current_revision, newest_revision, serves
 from app.objects import ObjectStore
 from app.queue import broker_answers
 from app.store import workers
@@ -29,10 +29,9 @@ def readiness_checks(
     *, engine: Engine, objects: ObjectStore, broker_url: str, models: Sequence[str], live_s: float
 ) -> tuple[Check, ...]:
     """`models` are those that are served; a worker not heard of for `live_s` seconds counts as gone."""
-    newest = newest_revision()
     sessions = make_sessions(engine)
     return (
-        Check("database", lambda: _database(engine, newest)),
+        Check("database", lambda: _database(engine)),
         Check("object_store", lambda: OK if objects.reachable() else "does not answer"),
         # Without the broker nothing is lost and everything is still accepted: jobs wait in Postgres.
         Check("broker", lambda: OK if broker_answers(broker_url) else "does not answer", needed=False),
@@ -40,14 +39,13 @@ def readiness_checks(
     )
 
 
-def _database(engine: Engine, newest: str | None) -> str:
+def _database(engine: Engine) -> str:
     try:
         found = current_revision(engine)
     except SQLAlchemyError:
         return "does not answer"
     # A newer one is what an upgrade begins with, while processes of the version before still serve.
-    fits = found == newest or is_newer(found)
-    return OK if fits else f"its schema is at {found or 'nothing'}, not at {newest}"
+    return OK if serves(found) else f"its schema is at {found or 'nothing'}, not at {newest_revision()}"
 
 
 def _workers(sessions: Sessions, models: Sequence[str], live_s: float) -> str:

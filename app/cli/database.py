@@ -60,7 +60,7 @@ def _is_there(read: Callable[[], str | None], *, over: bool) -> bool:
         if over or not is_outage(error):
             raise
         return False
-    there = found == migrations.newest_revision() or migrations.is_newer(found)
+    there = migrations.serves(found)
     if there:
         typer.echo(f"schema at {found}")
     elif over:
